@@ -20,7 +20,6 @@ from fedkin.analysis.statistics import LEVEL, holm
 from fedkin.analysis.tables import rows_of
 
 LEAST_METHODS, LEAST_SETTINGS = 3, 5  # for tests and a picture of them
-LEAST_WILCOXON = 6  # settings; of five, the smallest p of a pair is 2 / 2^5 = 0.0625
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +83,12 @@ class Ranks:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
             nemenyi = f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} differ significantly."
             lines.append(nemenyi if self.differ else "So no pair of methods is shown to differ.")
-        if self.tested and len(self.scores) < LEAST_WILCOXON:
-            lines.append(f"Wilcoxon's test needs at least {LEAST_WILCOXON} settings to find anything.")
+        least = least_wilcoxon(len(self.average))
+        if self.tested and len(self.scores) < least:
+            lines.append(
+                f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, can find nothing in "
+                f"fewer than {least} settings."
+            )
         return lines
 
 
@@ -107,6 +110,13 @@ def rank(scores: pd.DataFrame) -> Ranks:
             friedman, p = 0.0, 1.0
         critical = _error(settings, methods) * float(stats.studentized_range.ppf(1 - LEVEL, methods, np.inf))
     return Ranks(whole, average, friedman, p, critical, _pairs(whole, average))
+
+
+def least_wilcoxon(methods: int) -> int:
+    """Settings from which on a pair can differ significantly: of n, the smallest p of a pair is 2 / 2^n, and Holm's
+    adjustment multiplies it by the number of pairs."""
+    pairs = max(1, methods * (methods - 1) // 2)
+    return math.floor(math.log2(2 * pairs / LEVEL)) + 1
 
 
 def _error(settings: int, methods: int) -> float:

@@ -210,10 +210,20 @@ def seeds_of(first: int, count: int) -> range:
     return range(first, first + count)
 
 
-def curves_of(runs: Mapping[str, Sequence[Run]], column: str) -> dict[str, Float[np.ndarray, "S R"]]:
+def curves_of(
+    runs: Mapping[str, Sequence[Run]], column: str, partial: bool = False
+) -> dict[str, Float[np.ndarray, "S R"]]:
     """A column of the histories by method, a row per run; NaN in rounds after a run had stopped. A method without runs
-    is left out."""
-    curves = {method: [curve_of(run, column) for run in several] for method, several in runs.items() if several}
+    is left out.
+
+    Args:
+        runs: by method.
+        column: of the histories.
+        partial: as in ``curve_of``.
+    """
+    curves = {
+        method: [curve_of(run, column, partial) for run in several] for method, several in runs.items() if several
+    }
     length = max((len(curve) for several in curves.values() for curve in several), default=0)
 
     def padded(curve: np.ndarray) -> np.ndarray:
@@ -222,8 +232,13 @@ def curves_of(runs: Mapping[str, Sequence[Run]], column: str) -> dict[str, Float
     return {method: np.stack([padded(curve) for curve in several]) for method, several in curves.items()}
 
 
-def curve_of(run: Run, column: str) -> Float[np.ndarray, "R"]:
-    """A column of a run's history; accuracies of partial rounds are NaN.
+def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, "R"]:
+    """A column of a run's history.
+
+    Args:
+        run: the run.
+        column: of its history.
+        partial: whether accuracies of partial rounds are there; else they are NaN.
 
     Raises ConfigError for a column that it does not have.
     """
@@ -231,8 +246,9 @@ def curve_of(run: Run, column: str) -> Float[np.ndarray, "R"]:
     if column not in history:
         raise ConfigError(f"a run's history has no {column!r}; it has {', '.join(history.columns)}")
     curve = history[column].to_numpy(float)
-    partial = history["partial"].fillna(False).to_numpy(bool)
-    return np.where(partial, np.nan, curve) if column == "accuracy" else curve
+    if column != "accuracy" or partial:
+        return curve
+    return np.where(history["partial"].fillna(False).to_numpy(bool), np.nan, curve)
 
 
 def _mean(values: Float[np.ndarray, "R"]) -> float:

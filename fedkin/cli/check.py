@@ -28,6 +28,10 @@ def check_command(
         from fedkin.run.folder_state import states_of
 
         states = [state for run in _runs(folder) for state in states_of(run)]
+        if _holds_comparison(folder):
+            from fedkin.analysis.compare.comparison_state import comparison_state
+
+            states.append(comparison_state(folder))
         if as_json:
             print(json.dumps([{**vars(state), "path": str(state.path)} for state in states]))
         else:
@@ -38,19 +42,25 @@ def check_command(
 
 def _runs(folder: Path) -> list[Path]:
     """The folders of the main runs in a folder."""
-    from fedkin.analysis.compare.comparison_folder import CELLS, COMPARISON
+    from fedkin.analysis.compare.comparison_folder import CELLS
     from fedkin.analysis.repeated_runs import SEEDS
     from fedkin.run.run_folder import holds_run
 
-    if (folder / COMPARISON).exists():
+    if _holds_comparison(folder):
         runs = [path for path in sorted((folder / CELLS).glob("*/*/*")) if holds_run(path)]
     elif (folder / SEEDS).is_dir():
         runs = [path for path in sorted((folder / SEEDS).glob("*")) if holds_run(path)]
     else:
         runs = [folder] if holds_run(folder) else []
-    if not runs:
+    if not runs and not _holds_comparison(folder):
         raise CheckpointError(f"{folder} holds no run, no seeds and no comparison")
     return runs
+
+
+def _holds_comparison(folder: Path) -> bool:
+    from fedkin.analysis.compare.comparison_folder import COMPARISON
+
+    return (folder / COMPARISON).exists()
 
 
 def _print(states: list[FolderState]) -> None:

@@ -155,6 +155,9 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     for key, reason in comparison.failed.items():
         name = ", ".join(str(part) for part in key if part != "")
         console.print(f"not run: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
+    if comparison.failed:
+        again = f"{command()} compare --resume {shlex.quote(str(folder))}"
+        console.print(f"to try these again: {again}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

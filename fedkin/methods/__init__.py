@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+from fedkin.core.suggestions import suggesting
 from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.ditto import Ditto as Ditto
@@ -67,3 +70,7 @@ METHODS: dict[str, type] = {
     "oracle": Oracle,
     "local": Local,
 }
+
+
+for _method in METHODS.values():
+    suggesting(sys.modules[__name__], _method.__name__)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.seeds_figure import accuracies
 from fedkin.reporting.style import headline, new_figure
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
+    from fedkin.run.results import Run
 
 PANELS = 12  # at most; a report shows more
 
@@ -19,7 +21,7 @@ PANELS = 12  # at most; a report shows more
 def draw(comparison: Comparison) -> Figure:
     """Mean accuracy over the rounds with its interval, of all methods that have a run; the first PANELS settings."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
-    names = max(map(len, comparison.methods))  # they stand beside every panel
+    names = max(map(len, comparison.methods)) + len(" (K = 3)")  # they stand beside every panel
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
     heights = max(3.6, 0.45 * len(comparison.methods))
@@ -27,7 +29,14 @@ def draw(comparison: Comparison) -> Figure:
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
         split = next(run for (label, *_), run in comparison.finished.items() if label == setting).scored_split
-        accuracies(axes, comparison.curves(setting), setting or f"{split.capitalize()} accuracy")
+        whole, every = comparison.curves(setting), comparison.curves(setting, partial=True)
+        labels = {name: _label(comparison.runs(setting, name)[0], name) for name in whole}
+        accuracies(
+            axes,
+            {labels[name]: curve for name, curve in whole.items()},
+            setting or f"{split.capitalize()} accuracy",
+            {labels[name]: curve for name, curve in every.items()},
+        )
         axes.set_ylabel(f"{split} accuracy" if setting else "")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
@@ -38,3 +47,9 @@ def draw(comparison: Comparison) -> Figure:
     heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}{more}\n"
     headline(figure, heading)
     return figure
+
+
+def _label(run: Run, name: str) -> str:
+    """A method's label, with its number of clusters where it does not say it."""
+    clusters = configured_clusters(dict(run.config["method"]))
+    return name if clusters is None or "clusters" in name or "K = " in name else f"{name} (K = {clusters})"

@@ -130,34 +130,36 @@ def tables(comparison: Comparison, measure: str | None = None, console: Console 
     Args:
         comparison: what to show.
         measure: by which methods are compared; the comparison's own where nothing is said.
-        console: on which they are to be printed; columns from the right on that have no room there are left out.
+        console: on which they are to be printed; columns from the right on that have no room there have a table of
+            their own.
     """
     count = len(HEADS)
-    made = [_table(comparison, setting, measure, count) for setting in comparison.settings]
+    made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
     while console is not None and count > _LEAST and not all(fits(table, console) for table in made):
         count -= 1
-        made = [_table(comparison, setting, measure, count) for setting in comparison.settings]
+        made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
     if count < len(HEADS):
-        made[-1].caption, made[-1].caption_justify = f"no room here for {', '.join(HEADS[count:])}", "left"
+        rest = [_table(comparison, setting, measure, count, len(HEADS)) for setting in comparison.settings]
+        made = [table for pair in zip(made, rest, strict=True) for table in pair]
     return made
 
 
-def _table(comparison: Comparison, setting: str, measure: str | None, count: int) -> Table:
+def _table(comparison: Comparison, setting: str, measure: str | None, start: int, stop: int) -> Table:
     """As narrow as possible: seeds have a column where rows differ in them, else they are in the heading; of the other
-    columns the first ``count``."""
+    columns those from ``start`` to ``stop``."""
     rows = [(row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting]
     seeds = sorted({row["seeds"] for row, _ in rows})
     same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
     heading = ", ".join(part for part in (escape(setting), same_seeds) if part)
     out = Table(title=heading or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    for head in ([] if same_seeds else ["seeds"]) + list(HEADS[:count]):
+    for head in ([] if same_seeds else ["seeds"]) + list(HEADS[start:stop]):
         shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" / ", " /\n").replace(" of ", "\nof ")
         out.add_column(shown, justify="right", no_wrap=True)
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]
-        out.add_row(escape(row["method"]), *own_seeds, *cells(row)[:count], style=style)
+        out.add_row(escape(row["method"]), *own_seeds, *cells(row)[start:stop], style=style)
     return out
 
 

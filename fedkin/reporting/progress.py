@@ -159,12 +159,14 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     known = any(summary["ari"] is not None for summary in summaries)
     everybody = any(_differs(summary) for summary in summaries)
     target = first["target"]
-    extra = (["final, all\nclients"] if everybody else []) + (["ARI"] if known else [])
+    validated = any("validation_accuracy" in summary for summary in summaries)
+    extra = ["best on\nvalidation"] if validated else []
+    extra += (["final, all\nclients"] if everybody else []) + (["ARI"] if known else [])
     extra += [f"rounds\nto {target:.0%}"] if target else []
     for column in (*columns, *extra):
         out.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
-        out.add_row(*_row(summary), *_extra(summary, known, everybody))
+        out.add_row(*_row(summary), *_extra(summary, validated, known, everybody))
     return out
 
 
@@ -207,11 +209,12 @@ def _differs(summary: dict[str, Any]) -> bool:
     return everybody is not None and everybody != summary["final_accuracy"]
 
 
-def _extra(summary: dict[str, Any], known: bool, everybody: bool) -> list[str]:
+def _extra(summary: dict[str, Any], validated: bool, known: bool, everybody: bool) -> list[str]:
+    chosen = [percent(summary.get("validation_accuracy"))] if validated else []
     overall = [percent(summary.get("accuracy_all_clients"))] if everybody else []
     ari = [f"{summary['ari']:.2f}" if summary["ari"] is not None else "-"] if known else []
     reached = summary["rounds_to_target"]
-    return overall + ari + ([str(reached) if reached is not None else "-"] if summary["target"] else [])
+    return chosen + overall + ari + ([str(reached) if reached is not None else "-"] if summary["target"] else [])
 
 
 def percent(value: float | None) -> str:

@@ -55,27 +55,33 @@ def draw(repeated: RepeatedRuns) -> Figure:
     return figure
 
 
-def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy") -> None:
+def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy", incomplete: Curves | None = None) -> None:
     """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that every seed has.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
         heading: of the panel.
+        incomplete: the same with the accuracies of rounds in which some clients have no cluster; those of methods that
+            have no other are drawn pale.
     """
     least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
     mean = f"mean of {seeds if least == seeds else f'{least} to {seeds}'} seeds" if seeds > 1 else "one seed"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
     lacking = f"; never complete in all seeds: {', '.join(never)}" if never else ""
+    if never and incomplete:
+        lacking = "; pale: some clients never have a cluster"
     prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)
     ends = []
     for number, (name, curve) in enumerate(curves.items()):
         colour, dash = line_style(number)
+        pale = name in never and incomplete is not None
+        curve = incomplete[name] if pale and incomplete else curve
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
         band = interval(curve[:, scored])
-        if len(curve) >= LEAST_SEEDS:
+        if len(curve) >= LEAST_SEEDS and not pale:
             axes.fill_between(scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0)
-        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8)
+        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8, alpha=0.4 if pale else 1)
         if len(scored):
             ends.append((float(band.mean[-1]), name, colour))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

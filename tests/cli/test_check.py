@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+import fedkin as fk
 from fedkin.cli import app
 
 
@@ -62,6 +63,22 @@ def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 1 and len(result.stdout.splitlines()) == 4
     assert "seeds/1/metrics.jsonl is not what the run has written" in result.stderr
     assert "seeds/0" not in result.stderr
+
+
+def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> None:
+    folder, quick = tmp_path / "c", ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
+    fk.compare(None, *quick, methods=["fedavg", "fedprox"], seeds=1, out=folder)
+    whole = check(str(folder))
+    assert whole.exit_code == 0 and f"{folder}: comparison, 2 of 2 cells finished; files are as written" in whole.stdout
+    table = (folder / "comparison.csv").read_text()
+    (folder / "comparison.csv").write_text(table.replace("FedProx", "FedProx2"))
+    damaged = check(str(folder))
+    assert damaged.exit_code == 1 and "comparison.csv is not what the finished runs give" in damaged.stderr
+    (folder / "comparison.csv").write_text(table)
+    shutil.rmtree(folder / "cells/all/fedprox")
+    lacking = json.loads(check(str(folder), "--json").stdout)[-1]
+    assert (lacking["complete"], lacking["begun"], lacking["cells"]) == (1, 1, 2)
+    assert "1 of 2 cells finished, 1 not begun" in check(str(folder)).stdout
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

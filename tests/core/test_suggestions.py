@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fedkin as fk
+import fedkin.methods
 from fedkin.core.suggestions import no_attribute
 
 
@@ -65,6 +66,11 @@ def test_what_is_called_stays_the_same_to_others() -> None:
     for public in (fk.simulate, fk.data.digits, fk.models.mclr, fk.FedAvg):
         assert pickle.loads(pickle.dumps(public)) is public
     assert More(extra=3).extra == 3  # type: ignore[attr-defined]
+
+
+def test_a_class_imported_from_its_own_place_suggests_too() -> None:
+    with pytest.raises(TypeError, match=r"IFCA\(\): unknown argument 'cluster'.*clusters"):
+        fedkin.methods.IFCA(cluster=3)  # type: ignore[call-arg]
 
 
 def test_what_python_looks_for_itself_has_no_suggestion() -> None:

@@ -110,6 +110,12 @@ def test_a_dash_for_the_best_is_explained() -> None:
         assert "best -" not in printed([other])
 
 
+def test_the_accuracy_that_has_chosen_the_best_round_has_a_column() -> None:
+    told = printed([{**SUMMARY, "validation_accuracy": 0.625}])
+    assert "best on" in told and "62.5%" in told and "validation" in told
+    assert "best on" not in printed([SUMMARY])
+
+
 def test_columns_that_are_not_always_there() -> None:
     told = printed([{**SUMMARY, "ari": 0.5, "target": 0.9, "rounds_to_target": 3}, {**SUMMARY, "target": 0.9}])
     rows = [line.split() for line in told.splitlines() if line.lstrip().startswith("Fed")]

@@ -14,8 +14,8 @@ from PIL import Image
 from scipy import stats
 
 from fedkin.core.errors import StorageError
-from fedkin.reporting.seeds_figure import draw, save
-from fedkin.reporting.style import line_style
+from fedkin.reporting.seeds_figure import accuracies, draw, save
+from fedkin.reporting.style import line_style, new_figure
 from tests.analysis.written_seeds import by_hand
 
 # Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.
@@ -101,6 +101,20 @@ def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -
     assert len(draw(repeated).axes) == 1
     save(repeated, tmp_path)
     assert "FedAvg" in (tmp_path / "figure.svg").read_text()
+
+
+def test_a_method_that_is_never_complete_is_pale_in_a_comparison() -> None:
+    axes = new_figure(4.0, 3.0).subplots()
+    never, whole = np.full((1, 3), np.nan), np.array([[0.1, 0.2, 0.3]])
+    curves, pale = {"A": whole, "B": never}, np.array([[np.nan, 0.5, 0.6]])
+    accuracies(axes, curves, incomplete={"A": whole, "B": pale})
+    first, second = axes.lines
+    assert first.get_alpha() == 1 and second.get_alpha() == 0.4
+    np.testing.assert_array_equal(second.get_xydata(), [[1, 0.5], [2, 0.6]])
+    assert any("pale: some clients never have a cluster" in text.get_text() for text in axes.texts)
+    plain = new_figure(4.0, 3.0).subplots()
+    accuracies(plain, curves)
+    assert any("never complete in all seeds: B" in text.get_text() for text in plain.texts)
 
 
 def test_the_heading_says_what_was_run() -> None:

@@ -94,10 +94,18 @@ class Comparison:
         value = self.finished[key].summary()[name] if key in self.finished else None
         return float("nan") if value is None else float(value)
 
-    def curves(self, setting: str, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+    def curves(
+        self, setting: str, column: str = "accuracy", partial: bool = False
+    ) -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the histories by method, one row per finished seed, NaN in rounds after a run had
-        stopped; a method without one is left out."""
-        return curves_of({method: self.runs(setting, method) for method in self.methods}, column)
+        stopped; a method without one is left out.
+
+        Args:
+            setting: the setting's label.
+            column: of the histories.
+            partial: whether accuracies of rounds in which clients have no cluster yet are there; else they are NaN.
+        """
+        return curves_of({method: self.runs(setting, method) for method in self.methods}, column, partial)
 
     def target(self, setting: str) -> float | None:
         """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last

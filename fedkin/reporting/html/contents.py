@@ -16,6 +16,7 @@ from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_o
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
 from fedkin.reporting.html.client_accuracy import client_accuracy
 from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity_keys
+from fedkin.reporting.html.clustering_table import clustering_table
 from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.methods_table import methods_table, scores
@@ -66,6 +67,7 @@ def contents(
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
         "hint": "" if similarity or similarities.by_key or _only_real(report) else similarity_charts.HINT,
         "table": methods_table(report),
+        "clustering": clustering_table(report),
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()},
         "runs": charts,

@@ -40,7 +40,7 @@ const ofRun = names.filter((name) => !OF_SETTING.includes(name));
 function selectRun() {
   const one = run();
   byId("config").textContent = one.config;
-  byId("config-of").textContent = one.label;
+  byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
   if (byId("map")) {
     const button = byId("by-true_cluster"), known = Boolean(similarity() && similarity().true_clusters);
@@ -72,5 +72,17 @@ const watcher = new IntersectionObserver((entries) => {
   }
   document.documentElement.dataset.ready ||= Math.round(performance.now());
 }, { rootMargin: "200px" });
-if (location.hash === "#all") drawAll();
-else document.querySelectorAll("figure").forEach((figure) => watcher.observe(figure));
+const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
+function drawNext() { // what nobody has scrolled to yet: pictures and prints of the page have all charts
+  const name = names.find((one) => !drawn.has(one));
+  if (!name) return;
+  watcher.unobserve(byId("f-" + name));
+  draw(name);
+  idle(drawNext);
+}
+// a program that takes a picture of the page does not scroll, and may not wait
+if (location.hash === "#all" || /Headless/.test(navigator.userAgent)) {
+  drawAll();
+  document.documentElement.dataset.ready = Math.round(performance.now());
+}
+else { document.querySelectorAll("figure").forEach((figure) => watcher.observe(figure)); addEventListener("load", () => idle(drawNext)); }

@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from fedkin import __version__
+from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
@@ -80,6 +81,8 @@ def _verdict(verdict: Json) -> str:
 def _navigation(contents: Json) -> str:
     """Links to the sections."""
     tables = [(_slug(one["heading"]), one["heading"]) for one in contents["comparison"]] or [("methods", "Methods")]
+    if contents.get("clustering"):
+        tables.append((_slug(HEADING), "Clusters and shifts"))
     links = [("ran", "What ran"), *tables, ("all", "Accuracy"), ("one", "One run"), ("config", "Settings and versions")]
     return "".join(f'<li><a href="#h-{name}">{escape(text)}</a></li>' for name, text in links)
 
@@ -90,7 +93,7 @@ def _overview(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _slug(heading: str) -> str:
-    return heading.lower().replace(" ", "-")
+    return heading.lower().replace(",", "").replace(" ", "-")
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -103,7 +106,8 @@ def _notes(notes: Sequence[str]) -> str:
 def _tables(contents: Json) -> str:
     """The table of all methods; of a comparison its own, and its findings."""
     methods = [{"heading": "Methods", **contents["table"]}]
-    parts = [_section(**one) for one in contents["comparison"] or methods]
+    clustering = [contents["clustering"]] if contents.get("clustering") else []
+    parts = [_section(**one) for one in (*(contents["comparison"] or methods), *clustering)]
     findings = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
     return "\n".join(parts) + (f"<ul>{findings}</ul>" if findings else "")
 

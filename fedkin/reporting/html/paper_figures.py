@@ -51,10 +51,12 @@ def save(contents: Json, target: Path) -> list[Path]:
     run_folder.make_folder(target)
     paths = []
     with matplotlib.rc_context(COLUMN):
-        for name, height, draw in _figures(contents):
-            figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        for name, height, draw, run in _figures(contents):
+            figure = Figure(figsize=(WIDTH, height + (0.15 if run else 0)), layout="constrained")
             FigureCanvasAgg(figure)
             draw(figure)
+            if run:
+                figure.suptitle(run, fontsize=7, x=0.01, ha="left")
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # laid out once, and not again for every kind of file
             for kind, metadata in _DATES.items():
@@ -66,11 +68,13 @@ def save(contents: Json, target: Path) -> list[Path]:
 
 
 class _PaperFigure(NamedTuple):
-    """A file's name, the figure's height in inches, and the function that draws it."""
+    """A file's name, the figure's height in inches, the function that draws it, and the run whose figure it is, where
+    it is of one."""
 
     name: str
     height: float
     draw: Callable[[Figure], None]
+    run: str = ""
 
 
 def _figures(contents: Json) -> Iterator[_PaperFigure]:
@@ -84,18 +88,18 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         if any(line["clients"] for line in chart["lines"]):
             yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
     if run["cluster_accuracy"]["lines"]:
-        yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run))
+        yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run), run["label"])
     if run["alluvial"]:
-        yield _PaperFigure("alluvial", 2.2, lambda figure: _alluvial(figure, run))
+        yield _PaperFigure("alluvial", 2.2, lambda figure: _alluvial(figure, run), run["label"])
     if run["communication"]:
         height = 0.7 + 0.35 * len(run["communication"])
-        yield _PaperFigure("communication", height, lambda figure: _communication(figure, run))
+        yield _PaperFigure("communication", height, lambda figure: _communication(figure, run), run["label"])
     similarity = contents["similarities"].get(run["similarity"])
     if similarity:
-        yield _PaperFigure("map", 2.8, lambda figure: _map(figure, run, similarity))
-        yield _PaperFigure("similarity", 2.4, lambda figure: _similarity(figure, run, similarity))
+        yield _PaperFigure("map", 2.8, lambda figure: _map(figure, run, similarity), run["label"])
+        yield _PaperFigure("similarity", 2.4, lambda figure: _similarity(figure, run, similarity), run["label"])
         height = 0.9 + 0.2 * len(run["labels"]["names"])
-        yield _PaperFigure("labels", height, lambda figure: _labels(figure, run))
+        yield _PaperFigure("labels", height, lambda figure: _labels(figure, run), run["label"])
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:

@@ -1,0 +1,63 @@
+"""The state of a comparison's folder beside its cells: what was not run, and whether its tables fit its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedkin.analysis.compare.comparison import DIFFERENCES, TABLE, Comparison
+from fedkin.analysis.compare.comparison_folder import cells_of, reopen
+from fedkin.core.errors import FedkinError
+from fedkin.run.folder_state import FolderState
+from fedkin.run.run_folder import holds_run
+
+
+@dataclass
+class ComparisonState(FolderState):
+    """Of a comparison.
+
+    Attributes:
+        cells: of its grid, each a run.
+        begun: cells that have a run, finished or not.
+        complete: cells whose run is finished.
+    """
+
+    cells: int = 0
+    begun: int = 0
+    complete: int = 0
+
+    @property
+    def words(self) -> str:
+        """The state as one line, problems left out."""
+        parts = [f"{self.complete} of {self.cells} cells finished"]
+        parts += [f"{self.begun - self.complete} begun"] if self.begun > self.complete else []
+        parts += [f"{self.cells - self.begun} not begun"] if self.cells > self.begun else []
+        return ", ".join(parts)
+
+
+def comparison_state(folder: Path) -> ComparisonState:
+    """What is missing and what is wrong.
+
+    Cells without a run are no damage. A table that is not what the finished runs give is: it was edited or cut off, or
+    the comparison was killed after more of them.
+
+    Args:
+        folder: of the comparison.
+    """
+    state = ComparisonState(folder, method="comparison")
+    try:
+        cells = list(cells_of(reopen(folder), folder))
+        state.cells, state.begun = len(cells), sum(holds_run(cell.path) for cell in cells)
+        comparison = Comparison.load(folder)
+    except FedkinError as error:
+        state.problems.append(str(error))
+        return state
+    state.complete, state.finished = len(comparison.finished), not comparison.missing
+    for name, table in ((TABLE, comparison.table()), (DIFFERENCES, comparison.differences())):
+        path = folder / name
+        if not path.exists():
+            state.problems += [f"{path} is not there"] if state.finished else []
+        elif path.read_bytes() != table.to_csv(index=False).encode():
+            again = "fedkin compare --resume writes it anew"
+            state.problems.append(f"{path} is not what the finished runs give; {again}")
+    return state
