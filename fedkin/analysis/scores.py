@@ -29,16 +29,18 @@ def score(run: Run, measure: str) -> Score:
     The accuracy of a last round in which some clients had no cluster is that of the others, and no fair match for a
     method that served all: such a run is compared by ``accuracy_all_clients``, and where that is not known it has no
     final accuracy to be compared by. The same goes for the bottom 10%, which has no number over all clients. The best
-    accuracy is that of complete rounds only.
+    accuracy is that of complete rounds only, as is that on validation samples.
     """
-    summary = run.summary()
+    summary, of_complete = run.summary(), measure in ("best", "validation")
+    if measure == "validation" and "validation_accuracy" not in summary:
+        return Score(float("nan"), "no validation samples; data.validation=0.2 sets a part of the data aside")
     value = summary[MEASURES[measure]]
-    if measure != "best" and is_partial(run):
+    if not of_complete and is_partial(run):
         value = summary.get("accuracy_all_clients") if measure == "final" else None
         if value is None:
             return Score(float("nan"), "clients without a cluster in the last round")
     if value is None:
-        return Score(float("nan"), "no complete round" if measure == "best" else "not scored in the last round")
+        return Score(float("nan"), "no complete round" if of_complete else "not scored in the last round")
     return Score(float(value))
 
 

@@ -51,7 +51,9 @@ def compare_command(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="MEASURE", help="Compare by final, best or bottom (10% of clients) accuracy."),
+        typer.Option(
+            "--by", metavar="MEASURE", help="Compare by final, best, bottom (10% of clients) or validation accuracy."
+        ),
     ] = None,
     out: Annotated[
         Path | None,

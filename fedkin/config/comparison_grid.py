@@ -20,6 +20,7 @@ MEASURES = {  # what methods are compared by, and where a run's summary has it
     "final": "final_accuracy",
     "best": "best_accuracy",
     "bottom": "bottom_decile",
+    "validation": "validation_accuracy",
 }
 
 

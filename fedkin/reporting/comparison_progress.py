@@ -16,7 +16,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
-from fedkin.reporting.comparison_tables import HEADS, best_rows, cells
+from fedkin.reporting.comparison_tables import best_rows, cells, heads
 from fedkin.reporting.fitting import fits
 from fedkin.reporting.progress import measure, percent, suppress_hangup
 
@@ -133,13 +133,14 @@ def tables(comparison: Comparison, measure: str | None = None, console: Console 
         console: on which they are to be printed; columns from the right on that have no room there have a table of
             their own.
     """
-    count = len(HEADS)
+    every = heads(comparison)
+    count = len(every)
     made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
     while console is not None and count > _LEAST and not all(fits(table, console) for table in made):
         count -= 1
         made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
-    if count < len(HEADS):
-        rest = [_table(comparison, setting, measure, count, len(HEADS)) for setting in comparison.settings]
+    if count < len(every):
+        rest = [_table(comparison, setting, measure, count, len(every)) for setting in comparison.settings]
         made = [table for pair in zip(made, rest, strict=True) for table in pair]
     return made
 
@@ -153,7 +154,7 @@ def _table(comparison: Comparison, setting: str, measure: str | None, start: int
     heading = ", ".join(part for part in (escape(setting), same_seeds) if part)
     out = Table(title=heading or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    for head in ([] if same_seeds else ["seeds"]) + list(HEADS[start:stop]):
+    for head in ([] if same_seeds else ["seeds"]) + list(heads(comparison)[start:stop]):
         shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" / ", " /\n").replace(" of ", "\nof ")
         out.add_column(shown, justify="right", no_wrap=True)
     for row, best in rows:

@@ -17,7 +17,6 @@ from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import clusters_text, final_text, percent_and_half, rows_of
-from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure, ranks_figure
@@ -30,6 +29,8 @@ HEADS = (
     *("final (%)", "best (%)", "bottom 10% of clients (%)"),
     *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
 )
+VALIDATION = "best on validation (%)"  # the last column, where there are validation samples
+PLACES = {"final": 0, "best": 1, "bottom": 2, "validation": len(HEADS)}  # columns of the measures
 Row = dict[str, Any]
 
 
@@ -39,7 +40,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     Args:
         comparison: what to show.
         folder: where to write; it need not exist.
-        measure: ``final``, ``best`` or ``bottom``; the comparison's own (``by``) where nothing is said.
+        measure: ``final``, ``best``, ``bottom`` or ``validation``; the comparison's own (``by``) where nothing is said.
 
     Returns:
         The path of comparison.md.
@@ -66,14 +67,20 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
         _log.warning("%s", error)
 
 
+def heads(comparison: Comparison) -> tuple[str, ...]:
+    """What the columns are called."""
+    return (*HEADS, *([VALIDATION] if "validation_accuracy" in comparison.table() else []))
+
+
 def cells(row: Row) -> list[str]:
-    """The cells of a row, in the order of HEADS."""
+    """The cells of a row, in the order of ``heads``."""
     accuracies = [final_text(row), *(percent_and_half(row, name) for name in ("best_accuracy", "bottom_decile"))]
     rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
     seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
-    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds]
+    chosen = [percent_and_half(row, "validation_accuracy")] if "validation_accuracy" in row else []
+    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds, *chosen]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
@@ -154,12 +161,13 @@ _NAMES = {
     "final": "accuracy in the last round",
     "best": "best accuracy",
     "bottom": "accuracy of the bottom 10% of clients",
+    "validation": "best accuracy on validation samples",
 }
 
 
 def markdown(comparison: Comparison, measure: str | None = None) -> str:
     """The table, the findings and notes on how to read it."""
-    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds", *HEADS]
+    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds", *heads(comparison)]
     lines = [head, ["---"] * len(head)]
     lines += [
         _labels(comparison, row) + _bold(cells(row), row, best, measure or comparison.by, "**{}**".format)
@@ -173,12 +181,13 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
 def latex(comparison: Comparison, measure: str | None = None) -> str:
     """The table as LaTeX, with the package booktabs."""
     several = len(comparison.settings) > 1
-    heads = [*(["Setting"] if several else []), "Method", "Seeds", *(head[0].upper() + head[1:] for head in HEADS)]
+    named = [head[0].upper() + head[1:] for head in heads(comparison)]
+    first = [*(["Setting"] if several else []), "Method", "Seeds"]
     lines = [
         r"% \usepackage{booktabs}",
-        r"\begin{tabular}{" + "l" * (1 + several) + "r" * (1 + len(HEADS)) + "}",
+        r"\begin{tabular}{" + "l" * (1 + several) + "r" * (1 + len(named)) + "}",
         r"\toprule",
-        " & ".join(map(escaped, heads)) + r" \\",
+        " & ".join(map(escaped, [*first, *named])) + r" \\",
     ]
     before = None
     for row, best in best_rows(comparison, measure):
@@ -220,5 +229,4 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
 
 def _bold(cells: list[str], row: Row, best: set[str], measure: str, mark: Callable[[str], str]) -> list[str]:
     """The cells, that of the measure marked where its method is among the best."""
-    place = list(MEASURES).index(measure)
-    return [mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)]
+    return [mark(cell) if i == PLACES[measure] and row["method"] in best else cell for i, cell in enumerate(cells)]

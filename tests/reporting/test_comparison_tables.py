@@ -238,6 +238,32 @@ def test_one_setting_has_no_column() -> None:
     assert r"\begin{tabular}{lrrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
 
 
+def validated(found: Comparison, chosen: dict[str, float]) -> Comparison:
+    """The same with an accuracy on validation samples by method, a little more from each seed."""
+    more = {"FedAvg": 0.01, "IFCA": 0.02}
+    runs = {
+        key: dataclasses.replace(
+            run, final={**run.final, "validation_accuracy": chosen[key[1]] + more[key[1]] * key[2]}
+        )
+        for key, run in found.finished.items()
+    }
+    return dataclasses.replace(found, finished=runs)
+
+
+def test_methods_are_compared_by_validation_where_that_is_asked() -> None:
+    """FedAvg is best on validation samples, IFCA in the last round: the mark and the first of the pair follow."""
+    found = validated(comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}), {"FedAvg": 0.9, "IFCA": 0.7})
+    table = markdown_table(comparison_tables.markdown(found, "validation"))
+    assert table[0][-1] == comparison_tables.VALIDATION and table[2][-1].startswith("**91.0")
+    assert table[3][2][:4] == "82.0" and table[3][-1].startswith("72.0")  # neither is marked
+    (pair,) = found.summary("validation")["differences"]
+    assert (pair["method"], pair["against"]) == ("FedAvg", "IFCA") and pair["difference"] == pytest.approx(0.19)
+    assert markdown_table(comparison_tables.markdown(found))[3][2].startswith("**82.0")
+    without = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
+    (pair,) = without.summary("validation")["differences"]
+    assert pair["p"] is None and "no validation samples; data.validation=0.2" in pair["why"]
+
+
 def test_numbers_are_those_of_the_table() -> None:
     table = markdown_table(comparison_tables.markdown(comparison({"": CURVES})))
     half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100

@@ -154,8 +154,8 @@ class Comparison:
         """Every pair of methods in every setting, and whether they differ significantly (``pairwise_tests.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients; the
-                comparison's own (``by``) where nothing is said.
+            measure: ``final`` or ``best`` accuracy, that of the ``bottom`` 10% of clients, or the best one on
+                ``validation`` samples; the comparison's own (``by``) where nothing is said.
 
         Raises ConfigError for another measure.
         """

@@ -59,7 +59,7 @@ def compare(
             tables with a name and options; a dictionary has them by label.
         seeds: how many, in place of the file's; 3 where nothing is said.
         grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
-        by: the measure by which methods are compared: ``final``, ``best`` or ``bottom``.
+        by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or ``validation``.
         out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
         resume: whether to go on with the comparison in ``out``.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.

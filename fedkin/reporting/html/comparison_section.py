@@ -6,11 +6,15 @@ from typing import NamedTuple
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.tables import rows_of
-from fedkin.config.comparison_grid import MEASURES
-from fedkin.reporting.comparison_tables import HEADS, best_rows, cells, findings, table_notes
+from fedkin.reporting.comparison_tables import PLACES, best_rows, cells, findings, heads, table_notes
 from fedkin.reporting.html.json_values import Json
 
-_NAMES = {"final": "final accuracy", "best": "best accuracy", "bottom": "bottom 10% of clients"}
+_NAMES = {
+    "final": "final accuracy",
+    "best": "best accuracy",
+    "bottom": "bottom 10% of clients",
+    "validation": "best on validation",
+}
 
 
 class ComparisonSection(NamedTuple):
@@ -28,9 +32,9 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
     tables = [_methods(comparison, by)]
     pairs = [[*_setting(comparison, row["setting"]), *_pair(row)] for row in rows_of(comparison.differences(by))]
     if pairs:
-        heads = ["method", "against", "seeds", f"{_NAMES[by]}, points", "95% interval", "p", "difference"]
-        heads = [*_setting(comparison, "setting"), *heads]
-        tables.append({"heading": "Statistical significance", "heads": heads, "rows": pairs, "bold": [], "notes": []})
+        columns = ["method", "against", "seeds", f"{_NAMES[by]}, points", "95% interval", "p", "difference"]
+        columns = [*_setting(comparison, "setting"), *columns]
+        tables.append({"heading": "Statistical significance", "heads": columns, "rows": pairs, "bold": [], "notes": []})
     return ComparisonSection(tables, findings(comparison, by))
 
 
@@ -38,10 +42,10 @@ def _methods(comparison: Comparison, by: str) -> Json:
     """One row per setting and method."""
     rows = best_rows(comparison, by)
     first = [*_setting(comparison, "setting"), "method", "seeds"]
-    column = len(first) + list(MEASURES).index(by)
+    column = len(first) + PLACES[by]
     return {
         "heading": "Comparison",
-        "heads": [*first, *HEADS],
+        "heads": [*first, *heads(comparison)],
         "rows": [
             [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *cells(row)] for row, _ in rows
         ],

@@ -23,7 +23,12 @@ from fedkin.run.results import Run
 
 BASELINE = "fedavg"
 SETTINGS = 8  # of a comparison: so many have a sentence
-_NAMES = {"final": "{} accuracy", "best": "best {} accuracy", "bottom": "{} accuracy of the bottom 10% of clients"}
+_NAMES = {
+    "final": "{} accuracy",
+    "best": "best {} accuracy",
+    "bottom": "{} accuracy of the bottom 10% of clients",
+    "validation": "best validation accuracy",
+}
 _TESTS = (
     "Differences are in percentage points. Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: "
     "Student's t."
@@ -119,7 +124,7 @@ class _Setting(NamedTuple):
     def _when(self) -> str:
         """After how many rounds; nothing where runs have stopped after different ones."""
         lengths = {_records(run, self.last)[-1]["round"] for several in self.runs.values() for run in several}
-        if self.by == "best" or len(lengths) > 1:
+        if self.by in ("best", "validation") or len(lengths) > 1:
             return ""
         (rounds,) = lengths
         return f" after {rounds:,} round{'s' if rounds != 1 else ''}"
@@ -252,8 +257,8 @@ def _reading(run: Run, by: str, last: int | None) -> float | None:
     """What a run's summary or, up to a round, its records have; in partial rounds that is of the clients with a
     cluster."""
     if last is None:
-        return run.summary()[MEASURES[by]]
-    if by == "best":
+        return run.summary().get(MEASURES[by])
+    if by in ("best", "validation"):
         complete = [r["accuracy"] for r in _records(run, last) if not r.get("partial")]
         return max((value for value in complete if value is not None), default=None)
     return _scored_record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
