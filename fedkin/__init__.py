@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from fedkin.privacy.client_dp import ClientDP as ClientDP
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
+    from fedkin.robust.byzantine import Byzantine as Byzantine
+    from fedkin.robust.robust import RobustAggregation as RobustAggregation
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
@@ -104,6 +106,7 @@ _HOME = {
     "Adam": "fedkin.core.training",
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
+    "Byzantine": "fedkin.robust.byzantine",
     "CheckpointError": "fedkin.core.errors",
     "ClientDP": "fedkin.privacy.client_dp",
     "ChecksumError": "fedkin.core.errors",
@@ -133,6 +136,7 @@ _HOME = {
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Requirements": "fedkin.core.requirements",
     "Rotate": "fedkin.scenarios.drift",
+    "RobustAggregation": "fedkin.robust.robust",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
@@ -172,6 +176,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "AdamW",
     "Advice",
     "Athena",
+    "Byzantine",
     "CFLGP",
     "CheckpointError",
     "ChecksumError",
@@ -227,6 +232,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Relabel",
     "RepeatedRuns",
     "Requirements",
+    "RobustAggregation",
     "Rotate",
     "Run",
     "SCAFFOLD",

@@ -56,6 +56,7 @@ LEVELS = {
     "run": "simulation",
     "scenarios": "unit",
     "privacy": "unit",
+    "robust": "unit",
     "security": "unit",
     "server": "simulation",
     "simulation": "simulation",

@@ -18,7 +18,8 @@ from fedkin.core.errors import ConfigError
 
 _log = logging.getLogger("fedkin")
 
-SECTIONS = ("data", "model", "server_optimizer", "personal", "privacy", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "server_optimizer", "personal", "privacy", "robust", "attack")
+SECTIONS += ("local", "scenario", "shift", "run")
 # Everything but a comma; commas within brackets and quotes do not part values.
 _PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 

@@ -170,11 +170,6 @@ def personal_parts() -> Registry:
     return dict(PERSONAL)
 
 
-def make_personal(values: Values) -> Any:
-    """What is each client's own by a configuration's section; None for an empty one."""
-    return make(personal_parts(), values) if values else None
-
-
 def privacy() -> Registry:
     """Named ways in which what is released of clients is made private."""
     from fedkin.privacy.client_dp import ClientDP
@@ -182,9 +177,28 @@ def privacy() -> Registry:
     return {"client_dp": ClientDP}
 
 
-def make_privacy(values: Values) -> Any:
-    """The privacy of a configuration's section; None for an empty one."""
-    return make(privacy(), values) if values else None
+def robust_rules() -> Registry:
+    """What may stand in place of the mean."""
+    from fedkin.robust.robust import RobustAggregation
+
+    return {"aggregation": RobustAggregation}
+
+
+def attacks() -> Registry:
+    """Who may attack."""
+    from fedkin.robust.byzantine import Byzantine
+
+    return {"byzantine": Byzantine}
+
+
+def make_option(known: Registry, values: Values) -> Any:
+    """An option of all methods from a configuration's section; None for an empty one.
+
+    Args:
+        known: by name.
+        values: the section.
+    """
+    return make(known, values) if values else None
 
 
 def shifts() -> Registry:

@@ -20,7 +20,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
-SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "privacy", "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "privacy", "robust", "attack")
+SECTIONS += ("local", "scenario", "shift", "run")
 
 # What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
 DEMO: dict[str, Values] = {
@@ -117,6 +118,8 @@ class RunConfig:
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
     personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
     privacy: Values = field(default_factory=dict)  # empty: models are released as they are
+    robust: Values = field(default_factory=dict)  # empty: clusters take means
+    attack: Values = field(default_factory=dict)  # empty: clients send what they have computed
 
     @property
     def against(self) -> list[Values]:
@@ -139,6 +142,7 @@ class RunConfig:
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
         sections |= {"server_optimizer": self.server_optimizer, "personal": self.personal, "privacy": self.privacy}
+        sections |= {"robust": self.robust, "attack": self.attack}
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -178,6 +182,8 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
         server_optimizer=resolve_server_optimizer(sections),
         personal=resolve_personal(sections),
         privacy=_option(sections, "privacy", "privacy", registry.privacy()),
+        robust=_option(sections, "robust", "robust rule", registry.robust_rules()),
+        attack=_option(sections, "attack", "attack", registry.attacks()),
     )
     sections.construct(
         {
@@ -185,8 +191,10 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             "method": lambda: registry.make(registry.methods(), config.method),
             "scenario": lambda: registry.make_population(config.scenario),
             "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
-            "personal": lambda: registry.make_personal(config.personal),
-            "privacy": lambda: registry.make_privacy(config.privacy),
+            "personal": lambda: registry.make_option(registry.personal_parts(), config.personal),
+            "privacy": lambda: registry.make_option(registry.privacy(), config.privacy),
+            "robust": lambda: registry.make_option(registry.robust_rules(), config.robust),
+            "attack": lambda: registry.make_option(registry.attacks(), config.attack),
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }

@@ -183,7 +183,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
             "local": lambda: config.work,
             "method": lambda: [registry.make(known, one) for one in every],
             "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
-            "personal": lambda: registry.make_personal(config.personal),
+            "personal": lambda: registry.make_option(registry.personal_parts(), config.personal),
         }
     )
     check_with_server(every, sections.place)

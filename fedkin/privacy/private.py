@@ -23,6 +23,7 @@ from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.schema import INDEX, WEIGHT
 from fedkin.core.task import Task
 from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
 from fedkin.privacy.client_dp import Mechanism
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.mechanism import clipped, next_clip, noisy_sums
@@ -133,7 +134,7 @@ class Private:
         return SeededRandomness(Stream(self.seed, round, f"privacy/{purpose}").rng())
 
 
-class PrivateWorld:
+class PrivateWorld(WorldProxy):
     """A proxy of a world that lets noisy sums out, and nothing else.
 
     Args:
@@ -147,20 +148,9 @@ class PrivateWorld:
     def __init__(
         self, world: World, mechanism: Mechanism, journal: Journal, randomness: Randomness, round: int
     ) -> None:
-        self._world, self._mechanism, self._journal = world, mechanism, journal
+        super().__init__(world)
+        self._mechanism, self._journal = mechanism, journal
         self._randomness, self._round, self.released = randomness, round, 0
-        self.spec, self.work, self.ledger = world.spec, world.work, world.ledger
-        self.total_clients, self.initial, self.clients = world.total_clients, world.initial, world.clients
-        self.begin, self.reassigned = world.begin, world.reassigned
-        self.memory, self.recall = world.memory, world.recall
-
-    @property
-    def update_memory(self) -> int:
-        return self._world.update_memory
-
-    @property
-    def true_clusters(self) -> Int[np.ndarray, "N"] | None:
-        return self._world.true_clusters
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Noisy means of a training; what has no reply as it is. Raises TaskError for all other work."""

@@ -29,7 +29,7 @@ def method_in(description: Mapping[str, Any]) -> str:
 def option_values(options: MethodOptions) -> dict[str, Values]:
     """The sections of a description that name options of all methods."""
     known = {"server_optimizer": registry.server_optimizers(), "personal": registry.personal_parts()}
-    known |= {"privacy": registry.privacy()}
+    known |= {"privacy": registry.privacy(), "robust": registry.robust_rules(), "attack": registry.attacks()}
     given = {name: getattr(options, name) for name in known}
     return {
         name: {"name": _name(one, known[name]), **plain_values(one)} for name, one in given.items() if one is not None

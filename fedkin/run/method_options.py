@@ -1,4 +1,5 @@
-"""What goes with any method: a server optimiser, a part of each client's own, and privacy of clients."""
+"""What goes with any method: a server optimiser, a part of each client's own, privacy of clients, a robust rule, and
+clients that attack."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, State
+from fedkin.core.requirements import requirements_of
 from fedkin.methods import personal_parts, server_optimized
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.personalized import MARKS, Personalized, with_personal
@@ -15,6 +17,9 @@ from fedkin.methods.server_optimized import MOMENTS, ServerOptimized, with_momen
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy import private
 from fedkin.privacy.client_dp import ClientDP
+from fedkin.robust import robust
+from fedkin.robust.byzantine import Attacked, Byzantine
+from fedkin.robust.robust import Robust, RobustAggregation
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,15 @@ class MethodOptions:
         server_optimizer: takes mean updates for gradients.
         personal: what is each client's own.
         privacy: clips and noise of the sums that are released.
+        robust: a rule in place of the mean.
+        attack: clients that send other updates than they have computed.
     """
 
     server_optimizer: ServerOptimizer | None = None
     personal: PersonalPart | None = None
     privacy: ClientDP | None = None
+    robust: RobustAggregation | None = None
+    attack: Byzantine | None = None
 
     def refusal(self, method: Method, spec: ModelSpec) -> tuple[str, str] | None:
         """The option that does not go with a method and a model, and why; None where both do."""
@@ -37,6 +46,10 @@ class MethodOptions:
             return "server_optimizer", why
         if self.privacy is not None and (why := self._private_refusal(method)):
             return "privacy", why
+        if self.robust is not None and (why := self._robust_refusal(method)):
+            return "robust", why
+        if self.attack is not None and requirements_of(method).peers:
+            return "attack", f"{type(method).__name__} has no server; attacks between peers are not simulated"
         if self.personal is None:
             return None
         why = personal_parts.refusal(method, self.personal)
@@ -51,10 +64,20 @@ class MethodOptions:
             return "personal heads send sums of bodies, which are not noised; take personal models (ditto), or none"
         return private.refusal(method, self.privacy.uncharged)
 
+    def _robust_refusal(self, method: Method) -> str | None:
+        """Why a robust rule does not go with a method or with another option; None where it does."""
+        if self.privacy is not None:
+            return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
+        if self.personal is not None and self.personal.head:
+            return "personal heads send sums of bodies besides; take personal models (ditto), or none"
+        return robust.refusal(method)
+
     def applied(self, method: Method) -> Method:
         """The method with these options."""
         own: Any = method if self.personal is None else Personalized(method, self.personal)
-        return own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
+        own = own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
+        own = own if self.robust is None else Robust(own, self.robust)
+        return own if self.attack is None else Attacked(own, self.attack)
 
 
 NO_OPTIONS = MethodOptions()

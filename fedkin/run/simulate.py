@@ -15,7 +15,7 @@ from fedkin.config import registry
 from fedkin.config.engine import check_engine
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
-from fedkin.config.schema import check_integer, error_context
+from fedkin.config.schema import Values, check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.progress import shown
@@ -24,6 +24,8 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy.client_dp import ClientDP
+from fedkin.robust.byzantine import Byzantine
+from fedkin.robust.robust import RobustAggregation
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
 from fedkin.run.folder_lock import folder_lock
@@ -54,6 +56,8 @@ def simulate(
     server_optimizer: ServerOptimizer | None = None,
     personal: PersonalPart | None = None,
     privacy: ClientDP | None = None,
+    robust: RobustAggregation | None = None,
+    attack: Byzantine | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -92,6 +96,9 @@ def simulate(
             its cluster's (``PersonalModel(...)``). By default nothing is.
         privacy: of whole clients: clips and noise of all sums that are released (``ClientDP(...)``), with cohorts of
             ``selection="poisson"``. By default models are released as they are.
+        robust: a rule in place of the mean, within each cluster (``RobustAggregation(...)``), against clients that
+            attack.
+        attack: clients that attack (``Byzantine(...)``), to see what that does.
         seed: of all randomness but that of ``data`` and of privacy.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
@@ -129,31 +136,28 @@ def simulate(
     """
     check_made((method, *against), data, model, shift)
     model, local, scenario = trainable(model), local or LocalTraining(), scenario or Population()
-    intervals, stopping = (evaluate_every, checkpoint_every), (patience, until, evaluate_clients)
-    plan = Plan(rounds, cohort, seed, *intervals, selection, global_model, *stopping)
+    ends = (patience, until, evaluate_clients)
+    plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
-    options = _options(server_optimizer, personal, privacy)
+    options = _options(server_optimizer, personal, privacy, robust, attack)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
-    more = model.description() if isinstance(model, ModelWithWorkers) else {}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients, **_validation(data), **label_names(data)},
-        "model": {"name": model.name, "parameters": model.spec.parameters, **more},
+        "model": {"name": model.name, "parameters": model.spec.parameters, **_own(model)},
         "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
         "run": {key: _plain(value) for key, value in settings.items() if value is not None},
     }
-    if shift is not None:
-        description["shift"] = {"name": shift_name(shift), **plain_values(shift)}
-    description |= option_values(options)
-    compute = (clients_per_batch, check_engine(engine), actors)
-    worlds = SimulatedWorlds(data, model, local, scenario, shift, devices, *compute)
+    description |= _shift_section(shift) | option_values(options)
+    compute = (devices, clients_per_batch, check_engine(engine), actors)
+    worlds = SimulatedWorlds(data, model, local, scenario, shift, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
-        settings = (plan, description, listener, resume, make_trackers(track, folder), options)
-        return _run(Experiment(worlds, *settings), methods, folder)
+        trackers = make_trackers(track, folder)
+        return _run(Experiment(worlds, plan, description, listener, resume, trackers, options), methods, folder)
 
 
 def execute(
@@ -216,8 +220,10 @@ def from_config(
     description["data"] = {**description["data"], **label_names(federated)}
     options = MethodOptions(
         registry.make_server_optimizer(config.server_optimizer),
-        registry.make_personal(config.personal),
-        registry.make_privacy(config.privacy),
+        registry.make_option(registry.personal_parts(), config.personal),
+        registry.make_option(registry.privacy(), config.privacy),
+        registry.make_option(registry.robust_rules(), config.robust),
+        registry.make_option(registry.attacks(), config.attack),
     )
     experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
     return experiment, methods
@@ -242,7 +248,18 @@ def _warn_of_pytorch(name: str) -> None:
     _log.warning("model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name)
 
 
-def _options(server_optimizer: object, personal: object, privacy: object) -> MethodOptions:
+def _shift_section(shift: Shift | None) -> dict[str, Values]:
+    return {} if shift is None else {"shift": {"name": shift_name(shift), **plain_values(shift)}}
+
+
+def _own(model: AnyModel) -> Values:
+    """What a model says of itself besides name and size."""
+    return model.description() if isinstance(model, ModelWithWorkers) else {}
+
+
+def _options(
+    server_optimizer: object, personal: object, privacy: object, robust: object, attack: object
+) -> MethodOptions:
     """The options of all methods. Raises ConfigError for what is none."""
     if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
         raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
@@ -250,7 +267,11 @@ def _options(server_optimizer: object, personal: object, privacy: object) -> Met
         raise ConfigError(f"personal must be a part of each client's own, such as fk.PersonalHead(), got {personal!r}")
     if isinstance(privacy, type) or not isinstance(privacy, ClientDP | None):
         raise ConfigError(f"privacy must be a value, such as fk.ClientDP(epsilon=2, delta=1e-4), got {privacy!r}")
-    return MethodOptions(server_optimizer, personal, privacy)
+    if isinstance(robust, type) or not isinstance(robust, RobustAggregation | None):
+        raise ConfigError(f"robust must be a value, such as fk.RobustAggregation('median'), got {robust!r}")
+    if isinstance(attack, type) or not isinstance(attack, Byzantine | None):
+        raise ConfigError(f"attack must be a value, such as fk.Byzantine('alie', share=0.3), got {attack!r}")
+    return MethodOptions(server_optimizer, personal, privacy, robust, attack)
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ ABOUT = {  # what a package is for, in two words
     "clustering": "K-means, DBSCAN",
     "security": "certificates",
     "privacy": "noisy sums",
+    "robust": "rules, attacks",
     "tasks": "client work",
     "methods": "one paper each",
     "models": "networks",

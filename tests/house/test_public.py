@@ -16,11 +16,12 @@ from fedkin.core import errors
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
 FedAvgM FedAdam FedYogi FedAdagrad PersonalHead PersonalModel
+Byzantine
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
 PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
 FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
-Population Relabel Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
+Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll SwapPart
 Steps prequential_accuracy
 TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps

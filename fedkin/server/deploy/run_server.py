@@ -63,7 +63,7 @@ def serve(
         selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
         optimizer = registry.make_server_optimizer(config.server_optimizer)
-        options = MethodOptions(optimizer, registry.make_personal(config.personal))
+        options = MethodOptions(optimizer, registry.make_option(registry.personal_parts(), config.personal))
         settings = (config.plan, config.description(), log_round, resume, trackers, options)
         return Experiment(worlds, *settings).run(selected, folder)
 

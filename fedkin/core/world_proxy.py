@@ -1,0 +1,38 @@
+"""A world that passes every call on to another: what stands between clients and a method is a subclass."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.world import World
+
+
+class WorldProxy:
+    """A proxy of a world.
+
+    Args:
+        world: of the clients.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.spec, self.work, self.ledger = world.spec, world.work, world.ledger
+        self.total_clients, self.initial, self.clients = world.total_clients, world.initial, world.clients
+        self.begin, self.reassigned = world.begin, world.reassigned
+        self.memory, self.recall = world.memory, world.recall
+
+    @property
+    def update_memory(self) -> int:
+        return self._world.update_memory
+
+    @property
+    def true_clusters(self) -> Int[np.ndarray, "N"] | None:
+        return self._world.true_clusters
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """The reply of the world."""
+        return self._world.run(task, clients, stream)

@@ -1,0 +1,1 @@
+"""Averages that some clients cannot spoil, and what such clients do."""

@@ -1,0 +1,152 @@
+"""Any method that averages, with an average that some clients cannot spoil: a method around a method, a world around
+its world. A robust rule needs the single updates of a round, in memory at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError, TaskError
+from fedkin.core.method import Method, Remarking, State
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply, mean_reply
+from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.schema import INDEX
+from fedkin.core.task import Task
+from fedkin.core.validation import check_not_negative, check_positive
+from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.robust.rules import aggregate, parse
+
+
+@dataclass(frozen=True)
+class RobustAggregation:
+    """A robust rule in place of the mean, within each cluster.
+
+    Attributes:
+        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median`` or
+            ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing) or ``arc+`` (adaptive clipping).
+        byzantine: the share of a cluster's replies that may be Byzantine; below one half.
+        least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
+    """
+
+    rule: str = "nnm+trimmed_mean"
+    byzantine: float = 0.3
+    least: int = 4
+
+    def __post_init__(self) -> None:
+        parse(self.rule)
+        check_not_negative("byzantine", self.byzantine)
+        check_positive("least", self.least)
+        if not self.byzantine < 0.5:
+            raise MethodError(
+                f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
+                "others"
+            )
+
+    def average(self, rows: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "p"]:
+        """The update of a cluster from those of its clients; zeros where there are too few.
+
+        Args:
+            rows: in the order of the clients' numbers.
+        """
+        count, needed = len(rows), max(self.least, 4 if "krum" in self.rule else 1)
+        if count < needed:
+            return np.zeros(rows.shape[1], rows.dtype)
+        possible = (count - 3) // 2 if "krum" in self.rule else (count - 1) // 2
+        return aggregate(rows, self.rule, min(math.ceil(self.byzantine * count), possible)).astype(rows.dtype)
+
+
+def refusal(method: Method) -> str | None:
+    """Why a robust rule is no use to a method; None where it is."""
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server that averages: its peers choose whom they trust"
+    if needs.detectors:
+        return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
+    return None
+
+
+@dataclass(frozen=True)
+class Robust:
+    """A method whose means are those of a robust rule.
+
+    Attributes:
+        method: that averages.
+        settings: the rule.
+    """
+
+    method: Method
+    settings: RobustAggregation
+
+    def __post_init__(self) -> None:
+        if why := refusal(self.method):
+            raise MethodError(why)
+
+    def requirements(self) -> Requirements:
+        return requirements_of(self.method)
+
+    def init(self, world: World, stream: Stream) -> State:
+        return self.method.init(RobustWorld(world, self.settings), stream)
+
+    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+        """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
+        own = RobustWorld(world, self.settings)
+        after = self.method.round(own, state, cohort, stream)
+        if own.single and not own.averages:
+            because = requirements_of(self.method).updates_because
+            why = f", because of its option {because}" if because else ""
+            raise MethodError(
+                f"robust: {type(self.method).__name__} averages single updates by itself{why}, so a rule has no place; "
+                "a method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+            )
+        return after
+
+    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+        return self.method.place(RobustWorld(world, self.settings), state, newcomers, stream)
+
+    def remarks(self, state: State) -> tuple[str, ...]:
+        return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
+
+
+class RobustWorld(WorldProxy):
+    """A world whose means are those of a robust rule.
+
+    Args:
+        world: of the clients.
+        settings: the rule.
+    """
+
+    def __init__(self, world: World, settings: RobustAggregation) -> None:
+        super().__init__(world)
+        self._settings, self.averages, self.single = settings, 0, 0
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Raises TaskError for means of several vectors of a client, of which no rule is known."""
+        vector = _vector(task)
+        if vector is None:
+            if task.charged == "sum" and task.up.of("model"):
+                raise TaskError(f"robust: the task {task.name} wants means of more than one update of each client")
+            self.single += task.charged == "sum"
+            return self._world.run(task, clients, stream)
+        self.averages += 1
+        single = task.single()
+        assert single is not None
+        reply = self._world.run(single, clients, stream)
+        means, index = mean_reply(task, reply, clients), reply.arrays[INDEX]
+        for k in range(len(means.arrays[vector])):
+            rows = np.flatnonzero(reply.arrived & (index == k))
+            rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
+            if len(rows):
+                means.arrays[vector][k] = self._settings.average(reply.arrays[vector][rows])
+        return means
+
+
+def _vector(task: Task) -> str | None:
+    """The one vector whose mean by model a task wants; None for any other task."""
+    vectors = [name for name, array in task.up.of("model").items() if array.norm_checked]
+    return vectors[0] if len(vectors) == 1 and task.single() is not None else None
