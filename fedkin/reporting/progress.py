@@ -153,6 +153,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
         if "failed" in s and "stopped" not in s
     ]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
+    lines += [f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}" for s in summaries if "privacy" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")
@@ -188,6 +189,15 @@ def _messages(summary: dict[str, Any]) -> str:
     down, up = (summary[f"messages_{side}"] / 1e6 for side in ("down", "up"))
     title = method_title(summary["method"])
     return f"{title}: messages of {down:.1f} / {up:.1f} MB, with headers; the table counts arrays, as a simulation does"
+
+
+def privacy_in_words(statement: dict[str, Any]) -> str:
+    """What a run's privacy cost, and what that is true of."""
+    epsilon = statement["epsilon"]
+    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+    warning = f"; {statement['warning']}" if "warning" in statement else ""
+    rounds = statement["rounds"]["released"]
+    return f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']} ({rounds:,} released){warning}"
 
 
 def _replies(summary: dict[str, Any]) -> str:

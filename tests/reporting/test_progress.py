@@ -122,6 +122,21 @@ def test_columns_that_are_not_always_there() -> None:
     assert [row[-2:] for row in rows] == [["0.50", "3"], ["-", "-"]]
 
 
+def test_what_privacy_cost_is_below_the_table() -> None:
+    statement = {
+        "epsilon": 2.1894,
+        "delta": 0.001,
+        "unit": "one whole client",
+        "rounds": {"released": 100, "planned": 100},
+    }
+    told = " ".join(printed([{**SUMMARY, "privacy": statement}]).split())
+    assert "epsilon 2.19 at delta 0.001, of one whole client (100 released)" in told and "TESTING" not in told
+    insecure = statement | {"epsilon": "infinite", "warning": "TESTING ONLY: nothing of this run is private"}
+    told = " ".join(printed([{**SUMMARY, "privacy": insecure}]).split())
+    assert "epsilon infinite" in told and "TESTING ONLY: nothing of this run is private" in told
+    assert "epsilon" not in printed([SUMMARY])
+
+
 def test_what_the_messages_of_a_deployed_run_weigh() -> None:
     told = " ".join(printed([{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]).split())
     assert told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1

@@ -13,6 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
+from fedkin.reporting.progress import privacy_in_words
 from fedkin.run.migrations import migrants
 from fedkin.run.results import Run
 
@@ -32,6 +33,9 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Local training", _local),
         ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
         ("Each client's own", lambda run: _options(run.config.get("personal") or {})),
+        ("Privacy", lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""),
+        ("Robust rule", lambda run: _options(run.config.get("robust") or {})),
+        ("Attack", lambda run: _options(run.config.get("attack") or {})),
         ("Data shift", lambda run: _options(run.config.get("shift") or {})),
         ("Rounds", _rounds),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +52,17 @@ def test_the_server_optimiser_is_in_title_and_overview() -> None:
     assert lines(run)["Server optimiser"] == "fedadam, lr 0.05"
     assert contents(read_runs(run))["title"] == "IFCA + FedAdam on tiny"
     assert method_label({**run.config, "method": {"name": "ifca", "clusters": 3}}) == "IFCA + FedAdam (K = 3)"
+
+
+def test_privacy_a_rule_and_an_attack_are_there() -> None:
+    run = a_run(np.zeros((2, 4), np.int64))
+    statement = {"epsilon": 0.5, "delta": 0.01, "unit": "one whole client", "rounds": {"released": 1, "planned": 1}}
+    run = dataclasses.replace(run, final={"privacy": statement | {"warning": "TESTING ONLY"}})
+    run.config["robust"] = {"name": "aggregation", "rule": "median", "byzantine": 0.2}
+    run.config["attack"] = {"name": "byzantine", "attack": "alie", "share": 0.2}
+    said = lines(run)
+    assert said["Privacy"] == "epsilon 0.5 at delta 0.01, of one whole client (1 released); TESTING ONLY"
+    assert said["Robust rule"] == "aggregation, rule median, byzantine 0.2" and "alie" in said["Attack"]
 
 
 def test_rounds_that_are_still_to_come() -> None:
