@@ -8,6 +8,7 @@ import typer
 
 from fedkin import __version__
 from fedkin.cli.advise import advise_command
+from fedkin.cli.audit import audit_command
 from fedkin.cli.check import check_command
 from fedkin.cli.common import OneLineErrors
 from fedkin.cli.compare import compare_command
@@ -34,6 +35,7 @@ app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
 app.command("watch")(watch_command)
 app.command("check")(check_command)
+app.command("audit")(audit_command)
 app.command("eps")(eps_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedkin.config import registry
 from fedkin.config.plan import Plan
+from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.storage import write_atomic
+from fedkin.privacy.audit import Audit, audit
 from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import JOURNAL, Journal
 from fedkin.privacy.private import NOT_PRIVATE, Private, statement
+from fedkin.privacy.randomness import SystemRandomness
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 
@@ -64,6 +68,21 @@ def private_method(method: Method, settings: ClientDP, plan: Plan, clients: int,
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
     return Private(method, mechanism, Journal(out / JOURNAL if out else None), seed)
+
+
+def audit_of_config(config: RunConfig) -> Audit:
+    """An audit of the mechanism that a configuration's run would have, with its number of clients.
+
+    Raises:
+        ConfigError: the configuration has no privacy, or one that has no epsilon.
+    """
+    settings = registry.make_option(registry.privacy(), config.privacy)
+    if settings is None:
+        raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
+    clients = registry.make(registry.datasets(), config.data).clients
+    mechanism = settings.mechanism(clients, config.plan.cohort, config.plan.rounds, config.plan.selection)
+    rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
+    return audit(mechanism, rounds, SystemRandomness())
 
 
 def closing_record(method: Method, plan: Plan, out: Path | None) -> dict[str, Any]:

@@ -404,7 +404,7 @@ def test_version_and_help() -> None:
     assert "--resume" in fedkin("run", "--help").stdout
 
 
-COMMANDS = ("run", "advise", "compare", "reproduce", "report", "eps", "data", "peer", "deploy")
+COMMANDS = ("run", "advise", "compare", "reproduce", "report", "audit", "eps", "data", "peer", "deploy")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fedkin as fk
+from fedkin.cli import app
 from fedkin.config.plan import Plan
 from fedkin.config.registry import methods
 from fedkin.config.run import load
@@ -309,3 +311,16 @@ def test_cohorts_with_a_cap() -> None:
     sizes = [len(private.select_cohort(np.arange(8), round)) for round in range(50)]
     assert max(sizes) == 3
     assert min(sizes) < 3
+
+
+def test_the_audit_of_a_configuration() -> None:
+    private = ["privacy.name=client_dp", "privacy.noise_multiplier=5", "privacy.delta=1e-5"]
+    whole = ["data.clients=50", "run.cohort=50", "run.rounds=10", *private]
+    result = CliRunner().invoke(app, ["audit", *whole, "--json"])
+    said = json.loads(result.stdout)
+    assert result.exit_code == 0 and said["claim"] == pytest.approx(2.59, abs=0.01)
+    assert 0 <= said["lower_bound"] <= said["claim"] and said["rounds"] == 10
+    shown = CliRunner().invoke(app, ["audit", *whole])
+    assert "claimed: epsilon 2.59 after 10 rounds" in shown.stdout and "is not contradicted" in shown.stdout
+    refused = CliRunner().invoke(app, ["audit", "data.clients=50"])
+    assert refused.exit_code == 2 and "there is nothing to audit" in refused.stderr

@@ -1,0 +1,42 @@
+"""``fedkin audit``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+
+from fedkin.cli.common import error_exit, load_config
+
+CONTRADICTED = 1  # exit status
+
+
+def audit_command(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE.toml] [section.key=value]...", help="A configuration with [privacy], as for `fedkin run`."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+) -> None:
+    """Test a run's epsilon: canaries through its own clip, noise and sampling, and what their sums give away.
+
+    Trains nothing. Status 1 where the claim is contradicted."""
+    with error_exit():
+        from fedkin.run.private_runs import audit_of_config
+
+        result = audit_of_config(load_config(settings or [], None))
+        if as_json:
+            print(json.dumps(dataclasses.asdict(result)))
+        else:
+            typer.echo(
+                f"claimed: epsilon {result.claim:.3g} after {result.rounds:,} rounds\n"
+                f"shown by {result.canaries:,} canaries: epsilon {result.lower_bound:.3g} or more "
+                f"({result.correct} of {result.guesses} guesses right, 95% confidence)\n"
+                + ("the claim is not contradicted" if result.holds else "THE CLAIM IS WRONG: more is given away")
+            )
+        if not result.holds:
+            raise typer.Exit(CONTRADICTED)

@@ -1,0 +1,122 @@
+"""An audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
+
+m canaries are clients whose updates are random directions; each is in or out by a fair coin. The run's own code clips,
+adds and noises them, and whoever sees the sums guesses: the r / 2 canaries with the highest products with the sums are
+in, the r / 2 with the lowest are out. So many right guesses are unlikely under a small epsilon. Source: Steinke, Nasr
+and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from fedkin.privacy.client_dp import Mechanism
+from fedkin.privacy.mechanism import clipped, noisy_sums
+from fedkin.privacy.randomness import Randomness
+
+LEVEL = 0.05
+_DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
+_MOST, _HALVINGS = 30.0, 60
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of it.
+
+    Attributes:
+        claim: the epsilon that the accountant says.
+        lower_bound: an epsilon below which the guesses would have been right less often, at 95% confidence.
+        correct: right guesses.
+        guesses: r.
+        canaries: m.
+        rounds: T.
+    """
+
+    claim: float
+    lower_bound: float
+    correct: int
+    guesses: int
+    canaries: int
+    rounds: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is not contradicted."""
+        return self.lower_bound <= self.claim
+
+
+def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
+    """The most likely that (epsilon, delta) allows so many right guesses or more: with q = e^eps / (1 + e^eps),
+
+        P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
+
+    Args:
+        epsilon: to be tested.
+        canaries: m.
+        guesses: r.
+        correct: v.
+        delta: of the claim.
+    """
+    q = 1 / (1 + math.exp(-epsilon))
+    tail = float(stats.binom.sf(correct - 1, guesses, q))
+    if not correct or not delta:
+        return min(1.0, tail)
+    below = np.cumsum(stats.binom.pmf(correct - np.arange(1, correct + 1), guesses, q))
+    return min(1.0, tail + 2 * canaries * delta * float((below / np.arange(1, correct + 1)).max()))
+
+
+def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> float:
+    """The largest epsilon that the guesses contradict (p below 5%); 0 where they contradict none.
+
+    Args:
+        canaries: m.
+        guesses: r.
+        correct: v.
+        delta: of the claim.
+    """
+    low, high = 0.0, _MOST
+    if p_value(low, canaries, guesses, correct, delta) >= LEVEL:
+        return 0.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_value(middle, canaries, guesses, correct, delta) < LEVEL else (low, middle)
+    return low
+
+
+def audit(
+    mechanism: Mechanism,
+    rounds: int,
+    randomness: Randomness,
+    canaries: int = 1000,
+    guesses: int = 100,
+    noise_factor: float = 1.0,
+) -> Audit:
+    """Run canaries through the mechanism of a run, and guess.
+
+    Args:
+        mechanism: sampling, clip and noise.
+        rounds: T.
+        randomness: of everything.
+        canaries: m.
+        guesses: r, even.
+        noise_factor: of the noise that is really added; below 1 it is a fault that the audit is to find.
+    """
+    clip = mechanism.settings.clip
+    directions = randomness.normal(canaries, _DIMENSIONS)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    present = randomness.uniform(canaries) < 0.5
+    scores = np.zeros(canaries)
+    for _ in range(rounds):
+        taking_part = present & (randomness.uniform(canaries) < mechanism.probability)
+        rows = clipped(2 * clip * directions[taking_part], clip)  # longer than the clip: it is a part of what is tested
+        noise = mechanism.update_noise * noise_factor
+        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise, clip, randomness)
+        scores += directions @ sums[0]
+    order = np.argsort(scores)
+    correct = int(present[order[-(guesses // 2) :]].sum() + (~present[order[: guesses // 2]]).sum())
+    bound = lower_bound(canaries, 2 * (guesses // 2), correct, mechanism.settings.delta)
+    return Audit(mechanism.epsilon(rounds), bound, correct, 2 * (guesses // 2), canaries, rounds)

@@ -1,0 +1,36 @@
+"""The audit's statistics against published vectors, and that it finds noise that is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.privacy.audit import audit, lower_bound, p_value
+from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.randomness import SeededRandomness
+
+Oracle = Callable[[str], dict[str, Any]]
+
+
+def test_bounds_are_those_of_the_oracle(oracle: Oracle) -> None:
+    for case in oracle("trust")["audit"]:
+        numbers = (case["canaries"], case["guesses"], case["correct"], float(case["delta"]))
+        assert p_value(1.0, *numbers) == pytest.approx(case["p_value_at_eps_1"], rel=1e-6, abs=1e-18)
+        assert lower_bound(*numbers) == pytest.approx(case["eps_lower"], abs=1e-6)
+
+
+def test_guesses_by_chance_contradict_nothing() -> None:
+    assert lower_bound(1000, 100, 50, 1e-5) == 0 and lower_bound(1000, 100, 0, 1e-5) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_claim_holds_and_a_tenth_of_the_noise_is_found(seed: int) -> None:
+    """Five times the clip as noise, ten rounds, everybody takes part: epsilon is 2.6."""
+    mechanism = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3).mechanism(1000, 1000, 10, "uniform")
+    sound = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)))
+    assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim and sound.holds
+    faulty = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)), noise_factor=0.1)
+    assert faulty.lower_bound > faulty.claim and not faulty.holds
