@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -48,4 +49,5 @@ def run_missing(hours: float) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("fedkin").setLevel(logging.ERROR)  # hundreds of runs, each with its remarks
     main(sys.argv[1:])

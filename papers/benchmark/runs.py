@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +48,6 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
 
 
 def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool) -> Line:
-    logging.getLogger("fedkin").setLevel(logging.ERROR)
     data = setting.data(seed, validated)
     work = LocalTraining(steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate)
     later = Population(arrivals={setting.rounds + 1: setting.newcomers})

@@ -50,7 +50,7 @@ def test_parameter_counts(name: str, oracle: Callable[[str], dict[str, Any]]) ->
 
 
 def test_registered_models() -> None:
-    assert set(MODELS) == {*NUMERIC, "detector", "mobilenet", "mobilenet_v2", "rnn", "lstm"}
+    assert set(MODELS) == {*NUMERIC, "detector", "mobilenet", "mobilenet_v2", "rnn", "lstm", "cox"}
 
 
 def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -> int:
