@@ -81,8 +81,7 @@ def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*/page.py")), ids=lambda path: path.parent.name)
 def test_no_part_of_a_page_is_called_from_nowhere(path: Path) -> None:
-    """Every public function of a page is named outside its own definition, in its file, in the catalogue or in a command
-    of its own."""
+    """Every public function of a page is named outside its own definition: in its file, the catalogue or a command."""
     tree, callers = ast.parse(path.read_text()), [FOLDER / "catalogue.py", path.with_name("__main__.py")]
     called = "".join(caller.read_text() for caller in callers if caller.exists())
     for part in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"):
