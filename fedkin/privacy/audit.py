@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from fedkin.privacy.client_dp import Mechanism
 from fedkin.privacy.mechanism import clipped, noisy_sums
@@ -61,6 +60,8 @@ def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: fl
         correct: v.
         delta: of the claim.
     """
+    from scipy import stats
+
     q = 1 / (1 + math.exp(-epsilon))
     tail = float(stats.binom.sf(correct - 1, guesses, q))
     if not correct or not delta:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy import stats
+from scipy.special import ndtri
 
 from fedkin.core.errors import ConfigError
 from fedkin.robust.rules import squared_distances
@@ -44,7 +44,7 @@ def largest_hidden_shift(n: int, f: int) -> float:
         f: Byzantine ones among them.
     """
     needed = n // 2 + 1 - f
-    return float(stats.norm.ppf((n - f - needed) / (n - f)))
+    return float(ndtri((n - f - needed) / (n - f)))
 
 
 def mimic(honest: Rows, target: int = 0) -> Row:
