@@ -25,7 +25,14 @@ class FlatModule:
     spec: ModelSpec
     module: nn.Module
     threads: int  # cores for one client
+    make: Callable[[], nn.Module]  # makes the module; its weights are drawn from PyTorch's random state
+    engine: str = field(default="torch", kw_only=True)  # what trains it: torch, jax, or auto, whichever pays
     optimizer: Callable[..., Any] | None = field(default=None, kw_only=True)  # (parameters, lr) -> torch's optimizer
+
+    def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
+        """A fresh flat model from two uint32 words of randomness."""
+        with self.torch_settings():
+            return flat_vector(initialised(self.make, self.name, words))
 
     def network(self, flat: Float[np.ndarray, "P"]) -> nn.Module:
         """A copy of the module with the weights of a flat vector, such as a row of ``run.models``.
@@ -88,3 +95,29 @@ def seed_torch(words: UInt32[np.ndarray, "2"]) -> None:
 def error_reason(error: Exception) -> str:
     """The type and the first line of an error of PyTorch, or of a user's own code."""
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'no reason given')}"
+
+
+def initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:
+    """A copy of the module that ``make`` returns after seeding, on the CPU and in float32.
+
+    Args:
+        make: returns the module.
+        name: of the model, for messages.
+        words: of randomness.
+
+    Raises:
+        ModelError: it returns something else, or fails.
+    """
+    seed_torch(words)
+    try:
+        module = make()
+    except Exception as error:  # whatever the user's own code raises
+        raise ModelError(f"model {name!r}: making it failed: {error_reason(error)}") from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"model {name!r}: expected an nn.Module, got {type(module).__name__}")
+    if any(p.is_complex() for p in module.parameters()):
+        raise ModelError(f"model {name!r} has complex parameters; a flat vector holds float32")
+    try:
+        return copy.deepcopy(module).to("cpu", torch.float32)
+    except (RuntimeError, TypeError) as error:  # non-leaf tensors; handles that cannot be copied
+        raise ModelError(f"model {name!r} cannot be copied: {error_reason(error)}") from error

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt32
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from fedkin.core.display import html_table, model_text
 from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec, Samples, spec_for_data, spec_from_shapes
 from fedkin.data.federated import FederatedData
+from fedkin.simulation.torch.engine_choice import model_in_jax
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
     error_reason,
-    flat_vector,
     float_entries,
-    seed_torch,
+    initialised,
     to_tensor,
     trainable_entries,
 )
@@ -36,8 +36,6 @@ from fedkin.simulation.torch.training import Trainer
 class TorchModel(FlatModule):
     """A PyTorch module as a model; ``torch_model`` makes one."""
 
-    make: Callable[[], nn.Module]  # makes the module; its weights are drawn from PyTorch's random state
-
     random = True  # a module may draw random numbers
     penalty = None  # a module adds nothing to its loss
 
@@ -46,11 +44,6 @@ class TorchModel(FlatModule):
 
     def _repr_html_(self) -> str:
         return html_table(f"TorchModel {self.name}", self.spec.facts())
-
-    def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
-        """A fresh flat model from two uint32 words of randomness."""
-        with self.torch_settings():
-            return flat_vector(_initialised(self.make, self.name, words))
 
     def check(self, data: Samples) -> ModelSpec:
         """Try the module on one sample; return its layout, without a last layer where the last bias does not fit.
@@ -62,6 +55,8 @@ class TorchModel(FlatModule):
         spec = spec_for_data(self.spec, self.name, data.name, int(data.classes), tuple(scores.shape))
         if not (scores.requires_grad and scores.is_floating_point()):
             raise ModelError(f"model {self.name!r}: its scores do not depend on any parameter that can be trained")
+        if isinstance(data, FederatedData):
+            model_in_jax(self, data)  # refused before a run begins, not in its first round
         return spec
 
     def scores(self, data: Samples) -> Tensor:
@@ -78,14 +73,23 @@ class TorchModel(FlatModule):
             )
         return scores
 
+    def in_jax(self, data: FederatedData) -> Any:
+        """The model that JAX trains in its place; None where PyTorch does."""
+        return model_in_jax(self, data)
+
+    def decided(self, data: FederatedData) -> TorchModel:
+        """The same with the engine that ``auto`` means for these data."""
+        return replace(self, engine="torch" if model_in_jax(self, data) is None else "jax")
+
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Scorer, Trainer]:
-        """Scorer and trainer on these data; ``ids`` are the numbers of the clients in streams."""
+        """PyTorch's scorer and trainer on these data; ``ids`` are the numbers of the clients in streams."""
         return Scorer(data, self), Trainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
         """The module's class, in the entry that a configuration has for the function that makes it."""
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
+        described |= {} if self.engine == "torch" else {"engine": self.engine}
         return described if self.optimizer is None else {**described, "optimizer": _place_of(self.optimizer)}
 
     def digest(self, data: FederatedData) -> str:
@@ -121,6 +125,7 @@ def build_model(
     detects: bool,
     threads: int,
     optimizer: Callable[..., Any] | None = None,
+    engine: str = "torch",
 ) -> TorchModel:
     """A model of the module that a function returns.
 
@@ -131,12 +136,13 @@ def build_model(
         detects: the model is a detector of one class.
         threads: cores for one client.
         optimizer: makes the optimiser of local training; None: that of the run's settings.
+        engine: what trains it.
 
     Raises:
         ModelError: the function does not return a module with parameters to train.
     """
     with torch.random.fork_rng(devices=[]):
-        module = _initialised(make, name, np.array([1, 2], np.uint32))
+        module = initialised(make, name, np.array([1, 2], np.uint32))
     try:
         shapes = {key: tuple(entry.shape) for key, entry in float_entries(module).items()}
         if not any(entry.requires_grad for entry in float_entries(module).values()):
@@ -146,21 +152,4 @@ def build_model(
     start, spec = (lambda: module) if fixed else make, spec_from_shapes(shapes, detects)
     trained = trainable_entries(module)
     spec = replace(spec, untrained=tuple(part for key, part in spec.slices.items() if key not in trained))
-    return TorchModel(name, spec, module, threads, start, optimizer=optimizer)
-
-
-def _initialised(make: Callable[[], nn.Module], name: str, words: UInt32[np.ndarray, "2"]) -> nn.Module:
-    """A copy of the module that ``make`` returns after seeding, on the CPU and in float32."""
-    seed_torch(words)
-    try:
-        module = make()
-    except Exception as error:  # whatever the user's own code raises
-        raise ModelError(f"model {name!r}: making it failed: {error_reason(error)}") from error
-    if not isinstance(module, nn.Module):
-        raise ModelError(f"model {name!r}: expected an nn.Module, got {type(module).__name__}")
-    if any(p.is_complex() for p in module.parameters()):
-        raise ModelError(f"model {name!r} has complex parameters; a flat vector holds float32")
-    try:
-        return copy.deepcopy(module).to("cpu", torch.float32)
-    except (RuntimeError, TypeError) as error:  # non-leaf tensors; handles that cannot be copied
-        raise ModelError(f"model {name!r} cannot be copied: {error_reason(error)}") from error
+    return TorchModel(name, spec, module, threads, start, optimizer=optimizer, engine=engine)

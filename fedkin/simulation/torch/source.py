@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedkin.core.errors import ConfigError, MissingExtra, ModelError
 
@@ -24,6 +24,7 @@ def torch_model(
     detects: bool = False,
     threads: int = 1,
     optimizer: Callable[..., Any] | None = None,
+    engine: str = "torch",
 ) -> TorchModel:
     """Make a model of a PyTorch module, or of a function that makes one.
 
@@ -46,15 +47,19 @@ def torch_model(
             and takes the place of ``optimizer``, ``momentum``, ``nesterov`` and ``weight_decay`` of the run's local
             training; clipping, schedules and a method's proximal term stay. One that does not use ``lr`` trains at the
             rate of its own in every round, whatever ``lr`` and ``schedule`` say. None: the run's own.
+        engine: what trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax (``fedkin[torchax]``), which compiles it;
+            a trial beside PyTorch shows before the run that both agree. ``auto``: JAX where that trial succeeds and
+            it pays, else PyTorch. Dropout draws other random numbers under JAX.
 
     Raises:
-        MissingExtra: PyTorch is not installed.
+        MissingExtra: PyTorch is not installed, or torchax where the engine is ``jax``.
         ModelError: none of these forms, a module without floating-point parameters to train, or an optimizer that is
             no function.
     """
     _require_torch()
     from torch import nn
 
+    from fedkin.simulation.torch.engine_choice import ENGINES
     from fedkin.simulation.torch.model import build_model
 
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
@@ -64,15 +69,22 @@ def torch_model(
             f"model {name!r}: optimizer must be a function of parameters and lr that makes a torch.optim.Optimizer, "
             f"got {optimizer!r}"
         )
+    if engine not in ENGINES:
+        raise ModelError(f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     if isinstance(source, nn.Module):
-        return build_model(lambda: source, True, name, detects, threads, optimizer)
+        return build_model(lambda: source, True, name, detects, threads, optimizer, engine)
     if not callable(source):
         raise ModelError(f"a PyTorch model is an nn.Module or a function that makes one, got {type(source).__name__}")
-    return build_model(_factory(source, data, name), False, name, detects, threads, optimizer)
+    return build_model(_factory(source, data, name), False, name, detects, threads, optimizer, engine)
 
 
 def model_from_config(
-    data: Any, torch: str, detects: bool = False, threads: int = 1, optimizer: str | None = None
+    data: Any,
+    torch: str,
+    detects: bool = False,
+    threads: int = 1,
+    optimizer: str | None = None,
+    engine: Literal["torch", "jax", "auto"] = "torch",
 ) -> Any:
     """The model of a configuration.
 
@@ -82,9 +94,10 @@ def model_from_config(
         detects: the model is a detector of one class.
         threads: cores for one client.
         optimizer: ``package.module:factory`` of an optimiser of its own.
+        engine: what trains it.
     """
     factory = None if optimizer is None else _imported(optimizer, "optimizer", "an optimizer of parameters and lr")
-    return torch_model(_imported(torch), data, detects=detects, threads=threads, optimizer=factory)
+    return torch_model(_imported(torch), data, detects=detects, threads=threads, optimizer=factory, engine=engine)
 
 
 def wrap_module(model: Any) -> Any:

@@ -1,0 +1,167 @@
+"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: what was asked for, and a trial beside PyTorch.
+
+    torch   by PyTorch
+    jax     by JAX; an error where the trial fails
+    auto    by JAX where the trial succeeds and it pays, else by PyTorch; one line says which, and why
+
+The trial is two epochs on fourteen samples in batches of eight, by both: the updates must agree to 1e-4 of their
+largest number. So it finds what JAX cannot trace, what torchax computes otherwise, and what mixes the samples of a
+batch, since JAX fills the last one up. Dropout has other random numbers there, and is switched off in the trial.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+
+from fedkin.core.errors import FedkinError, MissingExtra, ModelError
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
+from fedkin.data.federated import FederatedData
+from fedkin.data.ragged import Ragged
+from fedkin.simulation.torch.flat_module import FlatModule, error_reason, to_tensor
+from fedkin.simulation.torch.training import Trainer
+
+if TYPE_CHECKING:
+    from fedkin.models.model import Model
+
+_log = logging.getLogger("fedkin")
+
+ENGINES = ("torch", "jax", "auto")
+TOLERANCE = 1e-4  # of the largest number of an update
+_SAMPLES, _WORK = 14, LocalTraining(epochs=2, batch_size=8, lr=0.01)
+_ONE = np.zeros(1, np.int64)
+_CHOICES: WeakKeyDictionary[FlatModule, dict[Any, Model | None]] = WeakKeyDictionary()
+
+
+def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
+    """The module compiled by JAX; None where PyTorch trains it. Decided once for data of a shape.
+
+    Raises:
+        MissingExtra: torchax is not installed, and the engine is ``jax``.
+        ModelError: the trial failed, and the engine is ``jax``.
+    """
+    if model.engine == "torch":
+        return None
+    choices, shape = _CHOICES.setdefault(model, {}), (data.x.shape[1:], str(data.x.dtype))
+    if shape not in choices:
+        choices[shape] = _choose(model, data)
+    return choices[shape]
+
+
+def _choose(model: FlatModule, data: FederatedData) -> Model | None:
+    try:
+        if why := _refusal(model):
+            raise ModelError(why)
+        compiled, difference = _tried(model, data)
+    except (ModelError, MissingExtra) as error:
+        if model.engine == "jax":
+            raise
+        _log.warning("model %r is trained by PyTorch: %s", model.name, error)
+        return None
+    _log.info("model %r is compiled by JAX: a trial agrees with PyTorch to %.0e", model.name, difference)
+    return compiled
+
+
+def _refusal(model: FlatModule) -> str | None:
+    """Why it is not even tried; None where it is."""
+    if model.optimizer is not None:
+        return "its optimizer is PyTorch's own; leave it out, and local training's settings choose one"
+    layers = model.module.named_modules()
+    strided = [name for name, layer in layers if isinstance(layer, nn.Conv2d) and max(layer.stride) > 1]
+    if model.engine == "auto" and strided and _on_cpu():
+        return f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; engine='jax' compiles it still"
+    return None
+
+
+def _on_cpu() -> bool:
+    import jax
+
+    return jax.default_backend() == "cpu"
+
+
+def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
+    """The compiled module, and by how much its update differs, as a share of the update's largest number."""
+    from fedkin.simulation.torch.compiled_module import compile_module
+
+    compiled, sample = compile_module(model), _few_samples(data)
+    still = dataclasses.replace(model, module=without_dropout(model.module), engine="torch")
+    trial = compiled if still.module is model.module else compile_module(still)
+    try:
+        ours = _updates(trial, model, sample)
+    except FedkinError:
+        raise
+    except Exception as error:  # operators that torchax has not, Python's `if` on a tensor, the user's own code
+        raise ModelError(f"model {model.name!r} cannot be compiled by JAX: {error_reason(error)}") from error
+    theirs = _updates(still, model, sample)
+    if _draws(still, sample):  # random numbers of its own code: what is left to compare is inference
+        ours, theirs = ours._replace(update=ours.gradient), theirs._replace(update=theirs.gradient)
+    difference = max(_differ(ours.update, theirs.update), _differ(ours.gradient, theirs.gradient))
+    if not difference <= TOLERANCE:
+        raise ModelError(
+            f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of the update in a trial "
+            "(samples of a batch that are mixed, or a running state of its own, may be the cause)"
+        )
+    return compiled, difference
+
+
+def _differ(one: Float[np.ndarray, "1 P"], other: Float[np.ndarray, "1 P"]) -> float:
+    """The largest difference, as a share of the largest number."""
+    return float(np.abs(one - other).max() / max(np.abs(other).max(), np.finfo(np.float32).tiny))
+
+
+def without_dropout(module: nn.Module) -> nn.Module:
+    """The module itself where it has no dropout; else a copy whose layers drop nothing."""
+    copied, changed = copy.deepcopy(module), False
+    for layer in copied.modules():
+        name = "p" if isinstance(layer, nn.modules.dropout._DropoutNd) else "dropout"
+        if isinstance(getattr(layer, name, None), float) and getattr(layer, name) > 0:
+            setattr(layer, name, 0.0)
+            changed = True
+    return copied if changed else module
+
+
+def _few_samples(data: FederatedData) -> FederatedData:
+    """Fourteen training samples as one client's, or fewer; not so many that one would be left over for a last batch."""
+    rows = np.zeros(0, np.int64)
+    for client in range(data.clients):
+        rows = np.unique(np.concatenate([rows, data.train[client]]))[:_SAMPLES]
+        if len(rows) == _SAMPLES:
+            break
+    rows = rows[: len(rows) - (len(rows) > 1 and len(rows) % _WORK.batch_size == 1)]
+    own = Ragged.of([np.arange(len(rows))])
+    return FederatedData("trial", np.asarray(data.x[rows]), np.asarray(data.y[rows]), data.classes, own, own)
+
+
+def _draws(model: FlatModule, sample: FederatedData) -> bool:
+    """Whether a training pass takes numbers from PyTorch's random state."""
+    with model.torch_settings():
+        before = torch.get_rng_state()
+        copy.deepcopy(model.module).train()(to_tensor(sample.x))
+        return not torch.equal(before, torch.get_rng_state())
+
+
+def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedData) -> LocalUpdates:
+    """Of the one client, from the same start for both engines."""
+    if isinstance(trained, FlatModule):
+        trainer: Any = Trainer(sample, trained, _ONE)
+    else:
+        from fedkin.simulation import compiled_workers
+
+        trainer = compiled_workers.worker_factory(trained, _ONE, 1, 1)(sample)[1]
+    work = dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64)) if model.spec.detects else _WORK
+    steps = np.array([work.epochs * -(-len(sample.y) // work.batch_size)])
+    start = model.initial(np.array([1, 2], np.uint32))[None]
+    gradient = not model.spec.detects
+    out = trainer.train(start, _ONE, _ONE, work, steps, Stream(0), gradient=gradient)
+    update = np.asarray(out.update)
+    return LocalUpdates(update, out.loss, out.first_loss, np.asarray(out.gradient) if gradient else update)

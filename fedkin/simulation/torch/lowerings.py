@@ -1,0 +1,184 @@
+"""PyTorch's layers in JAX where torchax's are slow on a CPU; and batch normalisation over the samples that count.
+
+Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are fedkin's own layers with the
+axes moved, where those apply, and torchax's else: XLA's gradients of the plain forms are several times slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedkin.models import convolution as images
+from fedkin.models.layers import product
+
+# Which samples of the batch count, in training; None in inference and where nobody asks.
+_MASK: ContextVar[Float[Array, "B"] | None] = ContextVar("mask", default=None)
+
+
+@contextmanager
+def counting(mask: Float[Array, "B"]) -> Iterator[None]:
+    """Within it, statistics of a batch are those of samples with a mask of 1."""
+    token = _MASK.set(mask)
+    try:
+        yield
+    finally:
+        _MASK.reset(token)
+
+
+def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
+    """``aten.convolution``: by our own layer for square windows, without dilation and groups.
+
+    Args:
+        theirs: for all others.
+    """
+
+    def convolve(
+        x: Array,
+        kernel: Array,
+        bias: Array | None,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        transposed: bool,
+        *rest: Any,
+    ) -> Array:
+        square = kernel.ndim == 4 and kernel.shape[2] == kernel.shape[3] and len({*stride}) == len({*padding}) == 1
+        if transposed or not square or {*dilation} != {1} or rest[-1] != 1 or x.ndim != 4:
+            return theirs(x, kernel, bias, stride, padding, dilation, transposed, *rest)
+        size, around, step = kernel.shape[2], padding[0], stride[0]
+        same = step == 1 and size % 2 == 1 and around == size // 2 > 0
+        x = x.transpose(0, 2, 3, 1)
+        if around and not same:
+            x = jnp.pad(x, [(0, 0), (around, around), (around, around), (0, 0)])
+        out = images.convolve(x, kernel.transpose(2, 3, 1, 0), step, same)
+        return (out if bias is None else out + bias).transpose(0, 3, 1, 2)
+
+    return convolve
+
+
+def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``max_pool2d``: by our own for windows of 2 x 2 side by side.
+
+    Args:
+        theirs: for all others.
+    """
+
+    def pool(
+        x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, *rest: Any, **more: Any
+    ) -> Any:
+        stride = stride or kernel_size
+        sizes = [{value} if isinstance(value, int) else {*value} for value in (kernel_size, stride, padding, dilation)]
+        if sizes != [{2}, {2}, {0}, {1}] or any(rest) or any(more.values()) or x.ndim != 4:
+            return theirs(x, kernel_size, stride, padding, dilation, *rest, **more)
+        return images.max_pool(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    return pool
+
+
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """``functional.batch_norm``: of the samples that count; moves the running statistics, as PyTorch does, in place.
+
+    The output has the biased variance, the running one the unbiased, which one number has not: it becomes NaN, where
+    PyTorch raises an error.
+
+    Args:
+        x: [B c ..].
+        running_mean, running_var: [c], or None.
+        weight, bias: [c], or None.
+        training: by the batch's statistics; else by the running ones.
+        momentum: the share of a running statistic that is new.
+        eps: added to the variance.
+    """
+    values, axes = x.jax(), (0, *range(2, x.ndim))
+    shape = (1, -1, *(1 for _ in axes[1:]))
+    if training:
+        mask = _MASK.get()
+        counted = jnp.ones(len(values)) if mask is None else mask
+        counted = counted.reshape(-1, *(1 for _ in range(x.ndim - 1)))
+        number = counted.sum() * (values.size / values.shape[0] / values.shape[1])
+        mean = (values * counted).sum(axes) / number
+        variance = (jnp.square(values - mean.reshape(shape)) * counted).sum(axes) / number
+        if running_mean is not None:
+            _move(running_mean, mean, momentum)
+            _move(running_var, variance * (number / (number - 1)), momentum)
+    else:
+        mean, variance = running_mean.jax(), running_var.jax()
+    out = (values - mean.reshape(shape)) * jax.lax.rsqrt(variance + eps).reshape(shape)
+    out = out if weight is None else out * weight.jax().reshape(shape)
+    return type(x)(out if bias is None else out + bias.jax().reshape(shape), x._env)
+
+
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """``functional.linear``: by our own product, whose weight gradient a CPU compiler fuses into the step.
+
+    Args:
+        x: [.. i].
+        weight: [o i].
+        bias: [o]; None: none.
+    """
+    out = product(x, weight) if x.ndim == 2 else x @ weight.T
+    return out if bias is None else out + bias
+
+
+def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.lstm``: one loop over time for each layer, where torchax writes out every step.
+
+    Args:
+        theirs: for both directions, projections, packed sequences, and dropout between layers.
+    """
+
+    def run(x: Any, state: Any, weights: Any, *rest: Any) -> Any:
+        if len(rest) != 6 or x.ndim != 3:
+            return theirs(x, state, weights, *rest)
+        biases, layers, dropout, training, both_ways, batch_first = rest
+        each = 4 if biases else 2
+        if both_ways or len(weights) != each * layers or (dropout and training):
+            return theirs(x, state, weights, *rest)
+        values, (h, c) = x.jax(), (part.jax() for part in state)
+        values, ends = values.swapaxes(0, 1) if batch_first else values, []
+        for layer in range(layers):
+            own = [weight.jax() for weight in weights[each * layer : each * (layer + 1)]]
+            values, end = _lstm_layer(values, h[layer], c[layer], own)
+            ends.append(end)
+        values = values.swapaxes(0, 1) if batch_first else values
+        hidden, cells = (jnp.stack(part) for part in zip(*ends, strict=True))
+        return tuple(type(x)(array, x._env) for array in (values, hidden, cells))
+
+    return run
+
+
+def _lstm_layer(
+    x: Float[Array, "L B i"], h: Float[Array, "B h"], c: Float[Array, "B h"], weights: list[Array]
+) -> tuple[Float[Array, "L B h"], tuple[Array, Array]]:
+    """Outputs at all times, and the last state; the gates are input, forget, candidate, output."""
+    gates = x @ weights[0].T + sum(weights[2:])  # of all times in one product
+
+    def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
+        h, c = state
+        enter, forget, candidate, leave = jnp.split(gate + h @ weights[1].T, 4, axis=-1)
+        c = c * jax.nn.sigmoid(forget) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+        h = jnp.tanh(c) * jax.nn.sigmoid(leave)
+        return (h, c), h
+
+    end, out = jax.lax.scan(step, (h, c), gates)
+    return out, end
+
+
+def _move(statistic: Any, value: Array, momentum: float) -> None:
+    statistic._elem = jax.lax.stop_gradient((1 - momentum) * statistic.jax() + momentum * value)

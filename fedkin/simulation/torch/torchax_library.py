@@ -1,0 +1,62 @@
+"""torchax, which computes PyTorch's operators by JAX; with our own forms of those that are slow or lose something.
+
+torchax 0.0.13 names operators on named tensors, which PyTorch dropped in 2.13, and cannot be imported with it. They get
+an empty definition here, which nothing calls. How operators are replaced is no public interface: the version is pinned.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from fedkin.core.errors import MissingExtra
+from fedkin.simulation.torch import lowerings
+
+_DROPPED = """
+    all.dimname all.dimname_out index_add.dimname index_copy.dimname index_copy_.dimname index_fill.Dimname_Scalar
+    index_fill.Dimname_Tensor index_fill_.Dimname_Scalar index_fill_.Dimname_Tensor norm.names_ScalarOpt_dim
+    norm.names_ScalarOpt_dim_dtype norm.names_dtype_out norm.names_out prod.dim_Dimname std.correction_names
+    std.correction_names_out std.names_dim std.names_out std_mean.correction_names std_mean.names_dim unbind.Dimname
+"""
+
+
+@cache
+def environment() -> Any:
+    """The operators as this process computes them. Raises MissingExtra where torchax is not installed."""
+    _define_dropped_operators()
+    try:
+        import torchax
+        from torchax.ops.ops_registry import Operator
+    except ImportError as error:
+        raise MissingExtra(
+            f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' does without"
+        ) from error
+    own = torchax.tensor.Environment()
+
+    def replace(operators: tuple[Any, ...], function: Any, on_arrays: bool = True) -> None:
+        for operator in operators:
+            own._ops[operator] = Operator(operator, function, on_arrays, True, False, False)
+
+    convolution = torch.ops.aten.convolution
+    theirs = own._ops[convolution].func
+    replace((convolution, convolution.default), lowerings.convolution(theirs))
+    pool = functional.max_pool2d
+    replace((pool,), lowerings.max_pool(own._ops[pool].func))
+    replace((functional.linear,), lowerings.linear)
+    replace((functional.batch_norm,), lowerings.batch_norm, on_arrays=False)
+    replace((torch.lstm,), lowerings.lstm(torch.lstm), on_arrays=False)
+    return own
+
+
+@cache
+def _define_dropped_operators() -> Any:
+    """The library that defines them; they last as long as it does."""
+    library = torch.library.Library("aten", "FRAGMENT")
+    for name in _DROPPED.split():
+        packet, _, overload = name.partition(".")
+        if overload not in getattr(torch.ops.aten, packet).overloads():
+            library.define(f"{name}(Tensor self) -> Tensor")
+    return library
