@@ -12,6 +12,7 @@ from fedkin.core.errors import MethodError, unknown
 LINKAGES = ("complete", "average", "single", "ward")
 MERGING = ("complete", "average", "single", "weighted")  # of ``merge_up_to``
 
+_SILHOUETTE = 0.25  # up to this there are no clusters
 _ROUNDING = 1e-6  # of the largest eigenvalue: how far below zero rounding may move those of Euclidean distances
 
 
@@ -79,6 +80,31 @@ def merge_up_to(
     if not (np.isfinite(upper) & (upper >= 0)).all():
         raise MethodError("distances must be finite and not negative; leave out the rows that have others")
     return _by_first_appearance(fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64))
+
+
+def best_silhouette(distances: Float[np.ndarray, "n n"], linkage: str = "average") -> Int[np.ndarray, "n"]:
+    """Cluster labels of the cut of the tree of merges with the highest mean silhouette (Rousseeuw 1987), numbered by
+    first appearance. One cluster where that is at most 0.25: no substantial structure (Kaufman & Rousseeuw 1990).
+
+    Args:
+        distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not tell directions that
+            have nothing in common from those that are opposed.
+        linkage: ``complete``, ``average`` or ``single``.
+    """
+    from scipy.cluster.hierarchy import cut_tree
+    from scipy.cluster.hierarchy import linkage as tree
+    from sklearn.metrics import silhouette_score
+
+    count = len(distances)
+    if count < 4:
+        return np.zeros(count, np.int64)
+    capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
+    np.fill_diagonal(capped, 0)
+    cuts = cut_tree(tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, count // 2 + 1)))
+    silhouettes = [float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T]
+    best = int(np.argmax(silhouettes))
+    found = silhouettes[best] > _SILHOUETTE
+    return _by_first_appearance(cuts[:, best].astype(np.int64)) if found else np.zeros(count, np.int64)
 
 
 def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str) -> None:

@@ -11,8 +11,10 @@ clustered again.
 No code of the authors is public. Where the published text leaves it open: updates are compared, and not whole models
 (for l1 and l2 that is the same; for cosine it is not); that round's training is not lost, as every cluster starts from
 the joint model plus the example-weighted mean update of its clients. A distance may leave one cluster, or make one of
-every client; both are legal. A client that gave no update in that round (for cosine: none but zeros), or that comes
-later, is UNASSIGNED and is placed when it is selected (``newcomers``). That one round holds N x P numbers.
+every client; both are legal. ``distance="silhouette"`` is our own: the cut of the highest mean silhouette, by which
+attackers in the clustering round end up alone (docs/robustness.md). A client that gave no update in that round (for
+cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is selected (``newcomers``). That one
+round holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
-from fedkin.clustering.agglomerative import LINKAGES, agglomerative
+from fedkin.clustering.agglomerative import LINKAGES, agglomerative, best_silhouette
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
@@ -52,7 +54,7 @@ class FLHC:
     """One agglomerative clustering of all clients' updates; give ``clusters`` or ``distance``, not both."""
 
     clusters: int | None = None  # 3 where no distance is given
-    distance: float | None = None  # between updates, in the metric and linkage below
+    distance: float | Literal["silhouette"] | None = None  # between updates, in the metric and linkage below
     cluster_round: int = 20
     metric: Literal["l1", "l2", "cosine"] = "l2"
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
@@ -64,7 +66,10 @@ class FLHC:
     def __post_init__(self) -> None:
         if self.clusters is not None:
             check_positive_integer("clusters", self.clusters)
-        if self.distance is not None:
+        if self.distance == "silhouette":
+            if self.metric != "cosine":
+                raise MethodError(f"distance 'silhouette' needs metric 'cosine', got {self.metric!r}")
+        elif self.distance is not None:
             check_not_negative("distance", self.distance)
         if self.clusters is not None and self.distance is not None:
             raise MethodError(f"give clusters or distance, not both; got {self.clusters} and {self.distance}")
@@ -121,7 +126,10 @@ class FLHC:
         clients, updates = reachable[usable], reply.update[usable]
         self._require(len(clients), f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}")
         distances, clusters = pairwise(updates, self.metric), self._cluster_count()
-        labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
+        if self.distance == "silhouette":
+            labels = best_silhouette(distances, self.linkage)
+        else:
+            labels = agglomerative(distances, clusters=clusters, threshold=self.distance, linkage=self.linkage)
         mean, _ = mean_by_model(updates, reply.examples[usable], labels, int(labels.max()) + 1)
         assignment = np.full_like(state.assignment, UNASSIGNED)
         state = replace(state, models=state.models + mean, assignment=assignment, clustered=np.array(True))

@@ -24,8 +24,9 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.robust.attacks import ATTACKS
 
-OWN = "stretch"  # what each attacker makes of its own update: -10 u
-KINDS = (*ATTACKS, OWN)
+OWN = {"stretch": -10.0, "own_sign_flip": -1.0}  # what each attacker multiplies its own update with
+LABELS = "label_flip"  # it trains on other labels, and sends what comes of it
+KINDS = (*ATTACKS, *OWN, LABELS)
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Byzantine:
 
     Attributes:
         attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5 deviations), ``mimic``
-            (a copy of one), ``min_max``, ``min_sum``, or ``stretch`` (-10 times the attacker's own update).
+            (a copy of one), ``min_max``, ``min_sum``; of the attacker's own update, ``own_sign_flip`` (-1 times) and
+            ``stretch`` (-10 times); or ``label_flip`` (it trains on labels y -> classes - 1 - y).
         share: of the clients.
         spread: ``evenly`` over the true clusters, or ``random``.
         start: the round from which on they attack (sleepers: above 0); 0 is the start, where clusters are found.
@@ -53,6 +55,8 @@ class Byzantine:
         check_choice("attack", self.attack, KINDS)
         check_choice("spread", self.spread, ("evenly", "random"))
         check_fraction("share", self.share)
+        if self.attack == LABELS and self.start:
+            raise ConfigError("attack.start: labels are flipped from the start on; leave it out for label_flip")
 
     def attackers(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> Bool[np.ndarray, "N"]:
         """Which clients attack.
@@ -89,8 +93,10 @@ class Byzantine:
             attacks: whose rows are changed.
         """
         sent = updates.copy()
-        if self.attack == OWN:
-            sent[attacks] *= -10
+        if self.attack in OWN:
+            sent[attacks] *= OWN[self.attack]
+            return sent
+        if self.attack == LABELS:  # it is in the data
             return sent
         for k in np.unique(index[attacks]):
             honest = updates[(index == k) & ~attacks].astype(np.float64)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import MethodError, TaskError
 from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
-from fedkin.core.replies import Reply, mean_reply
+from fedkin.core.replies import Reply, mean_reply, mean_vector
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.schema import INDEX
 from fedkin.core.task import Task
@@ -68,7 +68,17 @@ def refusal(method: Method) -> str | None:
         return f"{name} has no server that averages: its peers choose whom they trust"
     if needs.detectors:
         return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
-    return None
+    return _single(method) if needs.updates_because else None
+
+
+def _single(method: Method) -> str:
+    """What is wrong with a method that reads single updates. Others find that out in their first round."""
+    because = requirements_of(method).updates_because
+    why = f", because of its option {because}" if because else ""
+    return (
+        f"{type(method).__name__} averages single updates by itself{why}, so that a rule has no place; a method that "
+        "asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+    )
 
 
 @dataclass(frozen=True)
@@ -97,13 +107,8 @@ class Robust:
         """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
         own = RobustWorld(world, self.settings)
         after = self.method.round(own, state, cohort, stream)
-        if own.single and not own.averages:
-            because = requirements_of(self.method).updates_because
-            why = f", because of its option {because}" if because else ""
-            raise MethodError(
-                f"robust: {type(self.method).__name__} averages single updates by itself{why}, so a rule has no place; "
-                "a method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
-            )
+        if own.single and not own.averages and stream.round != requirements_of(self.method).first_clustering:
+            raise MethodError(f"robust: {_single(self.method)}")
         return after
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
@@ -127,7 +132,7 @@ class RobustWorld(WorldProxy):
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Raises TaskError for means of several vectors of a client, of which no rule is known."""
-        vector = _vector(task)
+        vector = mean_vector(task)
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(f"robust: the task {task.name} wants means of more than one update of each client")
@@ -144,9 +149,3 @@ class RobustWorld(WorldProxy):
             if len(rows):
                 means.arrays[vector][k] = self._settings.average(reply.arrays[vector][rows])
         return means
-
-
-def _vector(task: Task) -> str | None:
-    """The one vector whose mean by model a task wants; None for any other task."""
-    vectors = [name for name, array in task.up.of("model").items() if array.norm_checked]
-    return vectors[0] if len(vectors) == 1 and task.single() is not None else None

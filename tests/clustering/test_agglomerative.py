@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import AgglomerativeClustering
 
-from fedkin.clustering.agglomerative import LINKAGES, agglomerative
+from fedkin.clustering.agglomerative import LINKAGES, agglomerative, best_silhouette
 from fedkin.core.errors import MethodError
 from fedkin.measures.cosine import cosine
 from fedkin.measures.distances import pairwise
@@ -126,3 +126,26 @@ def test_distances_must_be_finite(bad: float) -> None:
     distances[2, 3] = bad
     with pytest.raises(MethodError, match=r"finite.*row 2"):
         agglomerative(distances, clusters=2)
+
+
+def test_the_cut_of_the_highest_silhouette() -> None:
+    """Three kinds of four: 0.1 within, 0.5 between, where two clusters would have less."""
+    kind = np.repeat([0, 1, 2], 4)
+    distances = np.where(kind[:, None] == kind, 0.1, 0.5)
+    np.fill_diagonal(distances, 0)
+    np.testing.assert_array_equal(best_silhouette(distances), kind)
+
+
+def test_opposed_directions_are_as_far_as_unrelated_ones() -> None:
+    """Two kinds at 0.6, and some at 2 from both, which must not hide that."""
+    kind = np.repeat([0, 1, 2], 6)
+    distances = np.where(kind[:, None] == kind, 0.1, 0.6)
+    distances[(kind[:, None] == 2) ^ (kind == 2)] = 2.0
+    np.fill_diagonal(distances, 0)
+    np.testing.assert_array_equal(best_silhouette(distances), kind)
+
+
+def test_without_structure_there_is_one_cluster() -> None:
+    distances = np.full((12, 12), 0.8) + 0.01 * np.random.default_rng(0).random((12, 12))
+    assert set(best_silhouette((distances + distances.T) / 2)) == {0}
+    assert best_silhouette(np.array([[0, 1.0], [1.0, 0]])).tolist() == [0, 0]

@@ -229,3 +229,13 @@ def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
     rounds(FLHC(cluster_round=2), w, *[[1, 4, 8]] * 4)
     messages = 3 * 3 + 10
     assert w.ledger.total() == (messages * 4 * w.spec.parameters, messages * 4 * w.spec.parameters)
+
+
+def test_as_many_clusters_as_the_silhouette_says() -> None:
+    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, of which one is opposed to another."""
+    angles = np.deg2rad([0, 3, 90, 93, 180, 183, 1, 91])
+    updates = 4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    cut = {"distance": "silhouette", "metric": "cosine", "linkage": "average"}
+    assert labels(updates, **cut) == [0, 0, 1, 1, 2, 2, 0, 1]
+    with pytest.raises(MethodError, match="distance 'silhouette' needs metric 'cosine', got 'l2'"):
+        FLHC(distance="silhouette")

@@ -18,6 +18,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedavg import train_and_average
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import RobustAggregation
@@ -87,6 +88,7 @@ def test_what_attackers_send_is_made_of_honest_updates_of_their_model() -> None:
     sent = Byzantine("sign_flip").replies(updates, index, attacks)
     np.testing.assert_array_equal(sent, [[1, 0], [3, 0], [-2, 0], [0, 4], [0, -4]])
     np.testing.assert_array_equal(Byzantine("stretch").replies(updates, index, attacks)[2], [-90, -90])
+    np.testing.assert_array_equal(Byzantine("own_sign_flip").replies(updates, index, attacks)[2], [-9, -9])
     alone = Byzantine("alie").replies(updates, index, attacks)
     np.testing.assert_allclose(alone[2], [2 - 1.5 * np.sqrt(2), 0], rtol=1e-6)
     np.testing.assert_array_equal(alone[4], updates[4])  # of one honest row there is no deviation
@@ -113,6 +115,28 @@ def test_too_few_replies_leave_a_model_as_it_is(data: FederatedData) -> None:
     few = [go(data, robust=rule, rounds=rounds).state.models for rounds in (1, 3)]
     np.testing.assert_array_equal(few[0], few[1])
     assert (go(data, robust=RobustAggregation("median", least=10)).state.models != few[0]).any()
+
+
+def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
+    attack = fk.Byzantine("label_flip", clients=(0,))
+    poisoned, plain = go(data, attack=attack, rounds=1), go(data, rounds=1)
+    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(True) == 1  # one cluster's model
+    with pytest.raises(ConfigError, match="labels are flipped from the start on"):
+        fk.Byzantine("label_flip", start=3)
+
+
+@pytest.mark.parametrize("kind", ["sign_flip", "own_sign_flip", "ipm", "alie", "stretch", "label_flip"])
+def test_clusters_by_the_silhouette_hold_no_attacker(kind: str) -> None:
+    """The attackers are left alone, and the kinds whole."""
+    rotated = fk.planted("digits", "rotation", clusters=3, clients=30, samples=30, test_samples=10, seed=0)
+    assert rotated.true_clusters is not None
+    attackers = fk.Byzantine().attackers(30, rotated.true_clusters)
+    method = fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1)
+    work = fk.SGD(epochs=5, batch_size=10, lr=0.1)
+    run = go(rotated, method, attack=fk.Byzantine(kind), rounds=1, cohort=30, local=work)
+    honest = run.assignment[~attackers]
+    assert adjusted_rand_index(honest, rotated.true_clusters[~attackers]) == 1
+    assert not np.isin(run.assignment[attackers], honest).any()
 
 
 def test_sleepers_are_honest_at_first(data: FederatedData) -> None:
