@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo quick test chaos check wheel bench results docs clean help
+.PHONY: demo quick test coverage chaos check wheel bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
@@ -21,9 +21,17 @@ quick: .venv/dev ## the unit tests, under two minutes: every formula, nothing th
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+# Without the longest of their tests: other tests reach all that those do.
+coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
+	$(BIN)/coverage run -m pytest tests/core tests/security tests/server tests/p2p/test_messages.py \
+		tests/p2p/test_signed_messages.py tests/run/test_checkpoint.py --ignore tests/server/deploy \
+		--ignore tests/server/test_hostile_replies.py --ignore tests/server/test_simulated_equals_deployed.py
+	$(BIN)/coverage report
+
 chaos: .venv/dev ## federations on random faults: SCHEDULES of them (1000), from SEED on (0); damaged files: CASES (10000)
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --peers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.deterministic --every-write
 	$(BIN)/python -m tests.fuzzing --cases $(or $(CASES),10000) --seed $(or $(SEED),0)
 
 check: .venv/dev ## formatting, lint and types
@@ -61,7 +69,7 @@ clean: ## remove what was built, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,ray,torch,wandb]'
+	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,ray,torchax,wandb]'
 	@touch $@
 
 .venv/bench: .venv/core

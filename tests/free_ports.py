@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def until(so: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(so: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for something to become so."""
     end = time.monotonic() + seconds
     while not so() and time.monotonic() < end:

@@ -82,7 +82,7 @@ def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         runner.run(grid, tmp_path / "c", interrupt, jobs=2)
-    assert not [one for one in multiprocessing.active_children() if one.join(20) or one.is_alive()]
+    assert not [one for one in multiprocessing.active_children() if one.join(120) or one.is_alive()]
     assert Comparison.load(tmp_path / "c").missing
     done = fk.compare(None, *QUICK, methods=["fedavg", "fedprox", "ifca"], seeds=2, out=tmp_path / "c", resume=True)
     assert not done.missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
-from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, mean_reply, sound_rows
+from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, mean_reply, mean_vector, sound_rows
 from fedkin.core.schema import Memory, Rows, Sums, booleans, floats, integers
 from fedkin.core.task import Task, chosen, each
 from fedkin.models import mclr
@@ -120,6 +120,31 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
     np.testing.assert_array_equal(got.weight, expected.weight)
     np.testing.assert_array_equal(got.weight, [7, 5])
     assert got.faults == {"update": [2]}
+
+
+def test_the_vector_whose_mean_a_task_wants() -> None:
+    long = floats("P", np.float32, missing=0.0, over="model", norm_checked=True)
+    by_row, two = Sums(update=replace(long, over="row"), **BY), Sums(update=long, other=long, **BY)
+
+    class OneVector(Averaged):
+        up = Sums(update=long, head=replace(long, norm_checked=False), **BY)
+
+        def single(self) -> Task | None:
+            return self
+
+    class VectorByRow(OneVector):
+        up = by_row
+
+    class TwoVectors(OneVector):
+        up = two
+
+    class MeansOnly(OneVector):
+        def single(self) -> Task | None:
+            return None
+
+    expected = {OneVector: "update", VectorByRow: None, TwoVectors: None, MeansOnly: None}
+    fields = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
+    assert {kind: mean_vector(kind(*fields)) for kind in expected} == expected
 
 
 # --- arrays that do not fit

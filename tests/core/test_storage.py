@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedkin.core.errors import StorageError
-from fedkin.core.storage import append_line, complete_lines, write_atomic
+from fedkin.core.storage import append_line, complete_lines, file_system, force_to_disk, storage_errors, write_atomic
 from tests.full_disk import no_file_longer_than
 
 
@@ -60,3 +60,20 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert complete_lines(tmp_path / "nothing") == []
     path.write_bytes(b"torn")
     assert complete_lines(path) == []
+
+
+def test_the_innermost_path_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as inner, storage_errors(tmp_path / "outer"):
+        write_atomic(tmp_path / "nowhere" / "a", "text")
+    assert "nowhere" in str(inner.value) and "outer" not in str(inner.value)
+
+
+def test_what_was_added_to_a_file_is_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced = tmp_path / "lines", []
+    append_line(path, "first")
+    with monkeypatch.context() as disk:
+        disk.setattr(file_system, "sync", synced.append)
+        force_to_disk(path)
+    assert synced == [path]
+    with pytest.raises(StorageError, match=r"cannot write .*nothing: No such file or directory; choose another folder"):
+        force_to_disk(tmp_path / "nothing")

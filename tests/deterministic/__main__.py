@@ -8,6 +8,7 @@ import sys
 import time
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
+from tests.deterministic.every_write import ALL, all_violations
 from tests.deterministic.shrinking import Found, find, find_peers, smallest, story
 
 _PART = 25  # schedules of one process at a time
@@ -20,7 +21,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first; the next has the next (0)")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--peers", action="store_true", help="of peers, without a server")
+    parser.add_argument("--every-write", action="store_true", help="one fault in every operation on a disk, instead")
     options = parser.parse_args(arguments)
+    if options.every_write:
+        return every_write(options.processes)
     start, seeds = time.monotonic(), range(options.seed, options.seed + options.schedules)
     found: list[Found] = []
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
@@ -37,6 +41,17 @@ def main(arguments: list[str]) -> int:
     seconds = time.monotonic() - start
     print(f"{len(seeds)} schedules in {seconds:.0f} s on {options.processes} processes: {len(found)} violations")
     return int(bool(found))
+
+
+def every_write(processes: int) -> int:
+    """Every method, with one fault in every operation; 1 where there was a violation."""
+    start, violations = time.monotonic(), 0
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for method, texts in zip(ALL, pool.imap(all_violations, ALL), strict=True):
+            print("\n".join([f"{method}: {len(texts)} violations", *texts]), flush=True)
+            violations += len(texts)
+    print(f"{len(ALL)} methods in {time.monotonic() - start:.0f} s on {processes} processes: {violations} violations")
+    return int(bool(violations))
 
 
 if __name__ == "__main__":

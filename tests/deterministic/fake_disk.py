@@ -30,6 +30,8 @@ class Machine:
         full: whether it takes nothing more.
         killed_at: the number of the operation, counted from now, in which the process ends; 0: in none.
         power: whether the power fails then, too.
+        fails_at: the number of the operation, counted from now, for which there is no space; 0: there is for all.
+        operations: how many there were.
         unsynced: files of which a part may be lost, with the bytes that cannot.
         renames: names that files were given lately, with what had the name before.
     """
@@ -38,6 +40,8 @@ class Machine:
     full: bool = False
     killed_at: int = 0
     power: bool = False
+    fails_at: int = 0
+    operations: int = 0
     unsynced: dict[Path, int] = field(default_factory=dict)
     renames: list[tuple[Path, bytes | None]] = field(default_factory=list)
 
@@ -90,8 +94,8 @@ class FakeDisk(storage.FileSystem):
         part = data[: self._random.randrange(len(data) + 1)]
         if machine.full:
             file.write(part)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if machine.killed_at == 1:
+            raise no_space()
+        if 1 in (machine.killed_at, machine.fails_at):
             file.write(part)
         self._step(path)
         return file.write(data)
@@ -119,13 +123,23 @@ class FakeDisk(storage.FileSystem):
         return next(one for one in self.machines.values() if text.startswith(f"{one.folder}/") or path == one.folder)
 
     def _step(self, path: Path) -> Machine:
-        """Count an operation; the process may end in it."""
+        """Count an operation; the process may end in it, or there may be no space for it."""
         machine = self._machine(path)
+        machine.operations += 1
         if machine.killed_at:
             machine.killed_at -= 1
             if not machine.killed_at:
                 raise KilledError(path.name)
+        if machine.fails_at:
+            machine.fails_at -= 1
+            if not machine.fails_at:
+                raise no_space()
         return machine
+
+
+def no_space() -> OSError:
+    """What the system raises on a full disk."""
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class _File:

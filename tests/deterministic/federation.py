@@ -169,7 +169,9 @@ class Federation:
 
     def _plan(self, fault: Fault) -> None:
         """Let a fault happen that is not one of messages."""
-        if fault.kind in ("crash_in_write", "power_site", "crash_server", "power_server"):
+        if fault.kind in ("fail_site", "fail_server"):
+            self.disk.machines[fault.site or "server"].fails_at = fault.number
+        elif fault.kind in ("crash_in_write", "power_site", "crash_server", "power_server"):
             machine = self.disk.machines[fault.site if fault.kind in ("crash_in_write", "power_site") else "server"]
             machine.killed_at, machine.power = fault.number, fault.kind.startswith("power")
             if machine is self.server:

@@ -38,6 +38,13 @@ KEPT: dict[str, Schedule] = {
         *(5, 3, 3, 30.0, 1.0, 0, 1),
         (Fault("lose_reply", "site-1", 2), Fault("set_clock", at=5.0, length=-3600.0)),
     ),
+    "a call before the first reply, in which a process crashed, was taken for one of another run": Schedule(
+        107702,
+        "tests.deterministic.counting:Counting",
+        {"site-0": 1, "site-1": 1, "site-2": 1},
+        *(4, 3, 2, 45.0, 1.0, 1, 1),
+        (Fault("crash_in_write", "site-2", 5), Fault("refuse", "site-2", 3)),
+    ),
 }
 
 KEPT_PEERS: dict[str, PeerSchedule] = {

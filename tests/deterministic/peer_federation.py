@@ -97,6 +97,7 @@ class PeerFederation:
         self.network = FakeNetwork(schedule, self.clock)
         self.random = Random(f"pace {schedule.seed}")
         self.method = registry.make(registry.methods(), {"name": schedule.method, **METHODS[schedule.method]})
+        self.early_operations: dict[str, int] = {}  # on each disk, before nothing new happens
         self.stations = {name: Station(name, i, folder / name) for i, name in enumerate(schedule.peers)}
         for name in schedule.peers:
             self.disk.add(name, folder / name)
@@ -113,6 +114,7 @@ class PeerFederation:
                 self.clock.at(self.random.uniform(0, 2), lambda name=name: self._start(name))
         for fault in self.schedule.faults:
             self._plan(fault)
+        self.clock.at(QUIET, self._note_operations)
         self.clock.at(QUIET + 14, self._note_ages)
         try:
             self.clock.sleep(END + 20)
@@ -182,6 +184,9 @@ class PeerFederation:
             station.end.kill()
         self.clock.at(self.clock.now + 5, lambda: self._start(station.name, wanted=False))
 
+    def _note_operations(self) -> None:
+        self.early_operations = {name: machine.operations for name, machine in self.disk.machines.items()}
+
     def _note_ages(self) -> None:
         for station in self.stations.values():
             station.told = station.peer.memory.age if station.peer else 0
@@ -192,6 +197,8 @@ class PeerFederation:
         if fault.kind in ("crash_in_write", "power_site"):
             machine = self.disk.machines[fault.site]
             machine.killed_at, machine.power = fault.number, fault.kind == "power_site"
+        elif fault.kind == "fail_site":
+            self.disk.machines[fault.site].fails_at = fault.number
         elif not fault.number:
             happens: Callable[[Fault], Any] = getattr(self, f"_{fault.kind}")
             self.clock.at(fault.at, lambda: (self.tell(str(fault)), happens(fault)))

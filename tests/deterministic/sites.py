@@ -60,7 +60,9 @@ def quadratic_clients(numbers: Int[np.ndarray, "c"]) -> FakeWorld:
     slant = 0.3 * np.random.default_rng(0).normal(size=(100, spec().parameters))[numbers]
     target = (np.where(numbers % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
     counts = np.eye(CLASSES, dtype=np.int64)[numbers % CLASSES] * 12
-    world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts)
+    angle = np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]  # directions of samples: near either of two
+    features = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+    world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts, features=features)
     world.spec = spec()
     world.start = lambda stream: initial(stream.words().tobytes())
     return world
@@ -113,16 +115,20 @@ class CountedCalls:
 
     def killed(self, header: dict[str, object]) -> None:
         """A process ended in a call: nobody knows whether it was done."""
+        self._begin(str(header["run"]))
         self._unknown += header["operation"] == CountRequests.name
 
     def check(self, key: str, clients: np.ndarray, calls: np.ndarray) -> None:
         """Compare a reply with the number of calls."""
-        run = key.split()[0]
-        if run != self._run:
-            self._counts[:], self._run, self._unknown = 0, run, 0
+        self._begin(key.split()[0])
         if key == self._last:
             assert (calls == self._counts[clients]).all(), f"a call that came again was done again: {calls}"
         else:
             more = calls - self._counts[clients]
             assert ((more >= 1) & (more <= 1 + self._unknown)).all(), f"calls were done {more} times"
         self._counts[clients], self._last = calls, key
+
+    def _begin(self, run: str) -> None:
+        """Count anew in another run."""
+        if run != self._run:
+            self._counts[:], self._run, self._unknown = 0, run, 0

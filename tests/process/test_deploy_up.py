@@ -72,7 +72,7 @@ def test_a_trial_is_started_answers_survives_and_ends(trial: Path, capfd: pytest
     victim = Part(trial / "site-1", SITE)
     for one in find([victim])[victim]:
         os.kill(one.number, signal.SIGKILL)
-    assert until(lambda: {line.name for line in status(trial) if line.state != UP} == {"site-1", "run"}, 30)
+    assert until(lambda: {line.name for line in status(trial) if line.state != UP} == {"site-1", "run"}, 120)
     assert [part.name for part in down(trial)] == ["superlink", "site-0"]
     check_ended(trial)
     assert down(trial) == []

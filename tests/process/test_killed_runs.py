@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.core.storage import complete_lines
+from tests.process.comparison import differences
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = [
@@ -75,15 +75,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assert_same_files(whole: Path, resumed: Path) -> None:
     """Equal records, tables and figures, equal arrays in the last checkpoints, and nothing half written."""
-    for part in (".", "against/fedavg"):
-        for name in ("config.toml", "metrics.jsonl", "clients.parquet", "figure.svg"):
-            assert (whole / part / name).read_bytes() == (resumed / part / name).read_bytes(), f"{part}/{name}"
-        ours, theirs = (load_file(p / part / "checkpoints/round-000005.safetensors") for p in (whole, resumed))
-        assert ours.keys() == theirs.keys()
-        for name, array in ours.items():
-            assert array.tobytes() == theirs[name].tobytes(), f"{part}: {name}"
-    files = [sorted(p.relative_to(root) for p in root.rglob("*")) for root in (whole, resumed)]
-    assert files[0] == files[1]
+    assert (whole / "against/fedavg/checkpoints/round-000005.safetensors").exists()
+    assert differences(whole, resumed) == []
 
 
 @pytest.fixture(scope="module")

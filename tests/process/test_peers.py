@@ -28,9 +28,9 @@ pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = [
     *("data.samples=20", "data.test_samples=5", "method.neighbours=2", "method.candidates=3", "method.stage_one=1000"),
-    *("peer.pause=0.05", "network.deadline=2.0", "network.zenoh=quick.json5"),
+    *("peer.pause=0.05", "network.deadline=5.0", "network.zenoh=quick.json5"),
 ]
-PATIENCE = 40.0  # seconds; everything here takes a few on a quiet machine
+PATIENCE = 180.0  # seconds; everything here takes a few on a quiet machine, and a busy disk can stop it for a minute
 
 
 @dataclass
@@ -125,7 +125,8 @@ def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(tmp_path: Path, 
     for one, name in zip(peers, names, strict=False):
         assert all(one.receives_from(other) for other in names[:4] if other != name), one.log.read_text()
         assert one.continues()
-    assert not any(record["failures"] for one in peers for record in one.records())  # nothing fails while nothing dies
+    failures = [record["failures"] for one in peers for record in one.records() if record["failures"]]
+    assert not failures  # nothing fails while nothing dies
 
     peers[1].signal(signal.SIGSTOP)
     assert peers[0].stops_asking(names[1]) and peers[2].stops_asking(names[1])

@@ -136,6 +136,23 @@ def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) 
     quiet(browser, page)
 
 
+def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(browser: Browser, tmp_path: Path) -> None:
+    first, second = np.array([[0, 0, 1], [0, 1, 1]]), np.array([[0, 0, 1], [0, 0, 1]])
+    runs = tuple(a_run(rows, seed=s, ari=[-0.4, 1.0]) for s, rows in enumerate((first, second)))
+    page = fk.report(fk.RepeatedRuns(runs), tmp_path / "report.html")
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    low, high = browser.evaluate("document.querySelector('#ari')._fullLayout.yaxis.range")
+    assert -0.5 < low < -0.4 and 1 < high < 1.1
+    assert "-0.40" in browser.evaluate("document.querySelector('#f-ari table').textContent")
+    assert "cluster 0 to cluster 1" in browser.evaluate("document.querySelector('#migrants table').textContent")
+    assert not browser.evaluate("document.querySelector('#migrants').hidden")
+    choose = "const one = document.querySelector('#run'); one.value = 1; one.dispatchEvent(new Event('change')); 0"
+    browser.evaluate(choose)
+    assert browser.evaluate("document.querySelector('#migrants').hidden")
+    quiet(browser, page)
+
+
 def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     labels = ["two classes for each of the clients, and a third of them slow in every round", "as they come"]

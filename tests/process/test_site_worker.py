@@ -103,7 +103,7 @@ def test_a_worker_gives_the_bits_of_a_new_process_for_every_message(
     assert len(processes) == 2
     marks = {process: process_mark(process) for process in processes}
     site.communicate()
-    assert until(lambda: not any(is_alive(*one) for one in marks.items()), 30)
+    assert until(lambda: not any(is_alive(*one) for one in marks.items()), 120)
     assert not any((worker_folder(worker.config) / "socket").exists() for worker in workers)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core.codec import decode
+from fedkin.core.codec import content_digest, decode, encode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.run import checkpoint
-from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.checkpoint import BestRound, Checkpoint
 from tests.run.toy_method import ToyState
 
 
@@ -62,6 +63,22 @@ def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
     assert found is not None
     np.testing.assert_array_equal(found.state.models, toy_state().models)
     assert {name: array.tolist() for name, array in found.memory.items()} == {n: a.tolist() for n, a in mine.items()}
+
+
+def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path) -> None:
+    best = BestRound(4, 0.75, toy_state(1), {"clients/head": np.arange(4.0), "models": np.ones(2)})
+    stopped = {"round": 7, "of": 50, "reason": "patience"}
+    saved = replace(kept(7), best=best, stopped=stopped, records={"metrics.jsonl": "abc"})
+    checkpoint.save(tmp_path, saved, "run")
+    found, run = checkpoint.newest(tmp_path)
+    assert run == "run" and found.stopped == stopped and found.records == saved.records
+    assert found.best is not None and (found.best.round, found.best.accuracy) == (4, 0.75)
+    assert isinstance(found.best.state, ToyState)
+    for field in fields(ToyState):
+        np.testing.assert_array_equal(getattr(found.best.state, field.name), getattr(best.state, field.name))
+        np.testing.assert_array_equal(getattr(found.state, field.name), getattr(saved.state, field.name))
+    for mine, theirs in ((found.memory, saved.memory), (found.best.memory, best.memory)):
+        assert {name: array.tolist() for name, array in mine.items()} == {n: a.tolist() for n, a in theirs.items()}
 
 
 def test_nothing_to_remember_is_nothing_kept(tmp_path: Path) -> None:
@@ -126,6 +143,58 @@ def test_another_layout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         checkpoint.save(tmp_path, kept(1), "run")
     with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read"):
         checkpoint.load(tmp_path, "run", 4, 3)
+
+
+def rewritten(path: Path, **changes: Any) -> None:
+    """Another version's file: whole, with another header."""
+    header, arrays = decode(path.read_bytes())
+    header = {name: value for name, value in header.items() if name != "digest"} | changes
+    path.write_bytes(encode(header | {"digest": content_digest(header, arrays)}, arrays))
+
+
+def test_clients_memory_of_the_layout_before_is_translated(tmp_path: Path) -> None:
+    labels = np.arange(8).reshape(4, 2)
+    for layout, name in (("3", "cluster_metrics_assignment"), ("2", "watch_assignment")):
+        memory = {"noted_labels": labels, name: np.arange(4)}
+        path = checkpoint.save(tmp_path / layout, replace(kept(3), memory=memory), "run")
+        rewritten(path, layout=layout)
+        found, _ = checkpoint.newest(tmp_path / layout)
+        assert found.memory.keys() == {
+            *("clients/noted_labels", "clients/noted_labels.kept", "cluster_metrics_assignment")
+        }
+        np.testing.assert_array_equal(found.memory["clients/noted_labels"], labels)
+        np.testing.assert_array_equal(found.memory["clients/noted_labels.kept"], np.ones(4))
+        np.testing.assert_array_equal(found.memory["cluster_metrics_assignment"], np.arange(4))
+    assert checkpoint.load(tmp_path / "3", "run", 4, 3) is not None
+    with pytest.raises(CheckpointError, match=r"holds a run of fedkin 0\.1.* can be read .*and not resumed"):
+        checkpoint.load(tmp_path / "2", "run", 4, 3)
+
+
+def test_a_state_of_a_method_that_is_not_imported_is_named(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, kept(3), "run")
+    rewritten(path, state="mine.methods.MyState")
+    reason = "it holds a state of the unknown type 'mine.methods.MyState'; import its method first"
+    assert checkpoint.damaged(tmp_path) == {path.name: reason}
+    with pytest.raises(CheckpointError, match=reason):
+        checkpoint.load(tmp_path, "run", 4, 3)
+    rewritten(path, state="elsewhere.ToyState")  # a class that has moved
+    assert checkpoint.damaged(tmp_path) == {} and isinstance(checkpoint.newest(tmp_path)[0].state, ToyState)
+
+
+def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> None:
+    paths = [checkpoint.save(tmp_path, kept(round), "run", keep=9) for round in range(5)]
+    paths[0].write_bytes(b"torn")
+    rewritten(paths[1], layout="9")
+    header, arrays = decode(paths[2].read_bytes())
+    paths[2].write_bytes(encode(header | {"seconds": 0.0}, arrays))
+    paths[3].write_bytes(encode({}, {}))
+    assert checkpoint.damaged(tmp_path) == {
+        paths[0].name: "it is shorter than it says",
+        paths[1].name: "another version of fedkin wrote it (layout 9, here 4)",
+        paths[2].name: "its content is not what was written",
+        paths[3].name: "'layout'",
+    }
+    assert checkpoint.newest(tmp_path)[0].round == 4
 
 
 @given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))

@@ -47,6 +47,12 @@ def test_models_in_three_lines(tiny: FederatedData) -> None:
     assert repr(own).splitlines()[1] == "  2 arrays: weight (4), bias (2)" and "weight (4)" in own._repr_html_()
 
 
+def test_a_best_below_the_last_is_said_to_be_chosen_on_validation_samples(tiny: FederatedData) -> None:
+    data = tiny.with_validation(0.2)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=12)
+    assert f"in round {run.summary()['best_round']} (chosen on validation samples), bottom" in repr(run)
+
+
 def test_a_run_in_three_lines(tiny: FederatedData) -> None:
     run = fk.simulate(
         fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=2, cohort=12, seed=3, against=[fk.FedAvg()]

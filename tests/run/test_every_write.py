@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
 
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
-from fedkin.core import storage
-from fedkin.core.errors import StorageError
 from fedkin.core.method import Method
 from fedkin.run.lifecycle import ClientFacts, Experiment, Methods, OpenWorld
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
-from tests.deterministic.fake_disk import FakeDisk, KilledError, Machine
+from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world
 
 SECONDS = {"timings.jsonl", "SHA256SUMS"}  # they hold seconds, or sums of such; so does summary.json
-
-
-class CountingDisk(FakeDisk):
-    """Counts operations; from one of them on, it is full."""
-
-    operations, full_from = 0, 0
-
-    def _step(self, path: Path) -> Machine:
-        self.operations += 1
-        machine = self._machine(path)
-        machine.full = 0 < self.full_from <= self.operations
-        return super()._step(path)
 
 
 class ToyWorlds:
@@ -53,19 +37,12 @@ class ToyWorlds:
         return OpenWorld(fake_world(), lambda: ClientFacts(np.full(8, 10)))
 
 
-def go(out: Path, disk: FakeDisk | None = None, resume: bool = False, on_round: OnRound | None = None) -> Run:
-    """Three rounds and three checkpoints, written to this disk."""
+def go(out: Path, resume: bool = False, on_round: OnRound | None = None) -> Run:
+    """Three rounds and three checkpoints."""
     plan = Plan(rounds=3, cohort=4, checkpoint_every=2)
     described = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
     experiment = Experiment(ToyWorlds(), plan, described, on_round, resume)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "file_system", disk or storage.FileSystem())
-        return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)
-
-
-def disk_of(folder: Path, seed: int = 0) -> tuple[CountingDisk, Machine]:
-    disk = CountingDisk(Random(seed))
-    return disk, disk.add("here", folder)
+    return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)
 
 
 def content(folder: Path) -> dict[str, object]:
@@ -89,22 +66,10 @@ def finished(out: Path) -> dict[str, object]:
     return {**content(out), "models": models}
 
 
-@pytest.mark.parametrize("fault", ["full", "kill", "power"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_every_operation(fault: str, tmp_path: Path) -> None:
-    disk, _ = disk_of(tmp_path / "count")
-    whole = {"models": go(tmp_path / "count/run", disk).models.tobytes(), **content(tmp_path / "count/run")}
-    assert disk.operations > 50
-    for k in range(1, disk.operations + 1):
-        folder = tmp_path / f"{fault}-{k}"
-        faulty, machine = disk_of(folder, seed=k)
-        faulty.full_from, machine.killed_at = (k, 0) if fault == "full" else (0, k)
-        try:
-            go(folder / "run", faulty)
-        except KilledError:
-            assert fault != "full"
-        except StorageError as error:
-            assert fault == "full" and "No space left on device" in str(error)
-        if fault == "power":
-            faulty.cut_power("here")
-        assert finished(folder / "run") == whole, f"{fault} at operation {k}"
-        shutil.rmtree(folder)
+    last = operations(tmp_path / "whole", lambda folder: go(folder / "run"))
+    assert last > 50
+    whole = {"models": go(tmp_path / "undisturbed").models.tobytes(), **content(tmp_path / "undisturbed")}
+    for number, folder in after_each_fault(fault, tmp_path, last, lambda folder: go(folder / "run")):
+        assert finished(folder / "run") == whole, f"{fault} at operation {number}"

@@ -34,7 +34,7 @@ def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     Folder.create(tmp_path, DESCRIPTION)
     assert holds_run(tmp_path)
-    with pytest.raises(StorageError, match=r"already holds a run; resume it \(--resume"):
+    with pytest.raises(StorageError, match=r"already holds a run; resume it \(--resume, resume=True"):
         Folder.create(tmp_path, DESCRIPTION)
 
 

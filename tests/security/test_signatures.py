@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import ConfigError
+from fedkin.p2p.messages import InvalidMessageError, Message, encode
 from fedkin.security.certificates import Authority
 from fedkin.security.signatures import MessageSigner, SignatureError, Signer
 from tests.security.signers import certified
@@ -86,3 +87,19 @@ def test_files_that_do_not_belong_together_are_refused(
         certified(tmp_path, authority, name)
     with pytest.raises(ConfigError, match=words):
         Signer("ada", *(tmp_path / name for name in files))
+
+
+def test_a_certificate_that_no_peer_would_read_is_not_sent() -> None:
+    class Long:
+        certificate = bytes(8193)
+
+        def sign(self, content: bytes) -> bytes:
+            return b"signature"
+
+        def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(InvalidMessageError, match="certificate: 8193 bytes, at most 8192"):
+        encode(Message("ada", 1, 10), "trial", Long())
+    Long.certificate = bytes(8192)
+    assert bytes(8192) in encode(Message("ada", 1, 10), "trial", Long())

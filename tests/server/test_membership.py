@@ -237,6 +237,22 @@ def test_nodes_above_the_capacity_are_refused(caplog: pytest.LogCaptureFixture) 
     assert "'c' (node 7) is refused" in caplog.text and "federation.capacity" in caplog.text
 
 
+def test_of_nodes_that_come_together_those_that_do_not_fit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """Each would fit by itself. The one that takes no id does not keep the others, or a smaller one, from theirs."""
+    transport = MemoryTransport()
+    for node, (name, clients) in enumerate({"fleet-a": 2, "fleet-b": 2, "lone": 1}.items()):
+        transport.join(node, fake_node(name, range(clients)))
+    membership = membership_of(transport, wait_for=3, capacity=3)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        membership.begin_round(0)
+    assert first_ids(membership) == {"fleet-a": 0, "lone": 2}
+    np.testing.assert_array_equal(membership.online_clients(), [0, 1, 2])
+    assert membership.registry.refused == {
+        1: "there is no room for 2 more clients: 2 of 3 ids are taken (federation.capacity)"
+    }
+    assert caplog.text.count("'fleet-b' (node 1) is refused") == 1
+
+
 def test_the_newest_of_two_nodes_with_a_name_counts() -> None:
     transport, membership = started("a", "b")
     transport.join(7, fake_node("b"))

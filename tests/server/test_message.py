@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,25 @@ def test_half_of_the_bytes_are_refused() -> None:
 def test_numbers_that_decompress_to_too_much_are_refused() -> None:
     with pytest.raises(InvalidMessageError):
         unpack(zlib.compress(bytes(2**28 + 1000), 9))
+
+
+def test_numbers_that_fill_the_limit_and_go_on_are_refused() -> None:
+    """What is read within the limit is whole numbers of the announced shape."""
+    count = 2**22 - 3  # with three numbers in front: 2**25 bytes
+    head = np.array([0, 1, count], "<i8").tobytes()
+    assert unpack(zlib.compress(head + bytes(8 * count))).shape == (count,)
+    for more in (bytes(8), bytes(2**20)):
+        with pytest.raises(InvalidMessageError):
+            unpack(zlib.compress(head + bytes(8 * count) + more))
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-4], lambda data: data[:-1], lambda data: data + b"more"])
+def test_numbers_without_their_checksum_or_with_something_behind_it_are_refused(
+    change: Callable[[bytes], bytes],
+) -> None:
+    data = pack(np.arange(100) ** 2)
+    with pytest.raises(InvalidMessageError, match="packed numbers that are cut, or of more than 33554432 bytes"):
+        unpack(change(data))
 
 
 def numbers_or_refused(data: bytes) -> None:
@@ -196,3 +216,12 @@ def test_an_array_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
 
 def test_integers_are_read_as_int64() -> None:
     assert RpcMessage({}, {"a": np.zeros(4, np.uint8)}).integers("a", 4).dtype == np.int64
+
+
+def test_any_array_is_taken_by_name() -> None:
+    message = RpcMessage({}, {"b": np.arange(3), "a": np.ones((2, 2))})
+    assert message.array("b") is message.arrays["b"]
+    with pytest.raises(InvalidMessageError, match="expected c, got a, b"):
+        message.array("c")
+    with pytest.raises(InvalidMessageError, match="expected c, got no array"):
+        RpcMessage().array("c")

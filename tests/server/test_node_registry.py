@@ -181,6 +181,11 @@ def test_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
         registry(**others).recall(known.memory())
 
 
+def test_memory_of_another_capacity_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"federation\.capacity was 10 when the run began, and is 9 now"):
+        registry(capacity=9).recall(registry(a=1).memory())
+
+
 def test_memory_is_a_copy() -> None:
     known = registry(a=1)
     memory = known.memory()

@@ -179,6 +179,28 @@ def test_requests_with_something_missing_are_refused() -> None:
         received(AllKinds, RpcMessage({**message.header, "flag": 1}, message.arrays))
 
 
+def test_settings_that_a_task_cannot_have_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Rated(Task):
+        rate: float = 0.5
+        up = Rows()
+
+        def __post_init__(self) -> None:
+            if self.rate > 1:
+                raise TaskError(f"rate is at most 1, got {self.rate}")
+            if self.rate <= 0:
+                raise ValueError("a rate of nothing")
+
+    for rate, reason in (
+        (2, "^rate is at most 1, got 2$"),
+        (0, "rated does not have: a rate of nothing"),
+        ("x", "rated"),
+    ):
+        with pytest.raises(InvalidMessageError, match=reason):
+            received(Rated, RpcMessage({"rate": rate}))
+    assert received(Rated, RpcMessage({"rate": 0.25})).rate == 0.25
+
+
 @pytest.mark.parametrize("stream", [None, START, Stream(7, 12, "method/round/cohort")])
 def test_a_stream_comes_back(stream: Stream | None) -> None:
     header, _ = transmitted(RpcMessage({"stream": plain_stream(stream)}))[0].header, None

@@ -47,7 +47,7 @@ class Workers:
     def stop(self) -> None:
         (worker_folder(self.config) / "socket").unlink(missing_ok=True)
         for thread in self.threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -156,7 +156,7 @@ def test_a_worker_that_dies_while_it_answers_costs_no_message(
     deaths = dying(site, 1)
     assert said(site).header["name"] == "berlin"
     assert workers.started == 1 and "died while it answered" in caplog.text
-    deaths.join(10)
+    deaths.join(60)
 
 
 def test_a_message_of_which_workers_die_is_given_up(site: SiteWorker, workers: Workers) -> None:
@@ -164,7 +164,7 @@ def test_a_message_of_which_workers_die_is_given_up(site: SiteWorker, workers: W
     with pytest.raises(WorkerFailure, match="died 2 times while it answered"):
         said(site)
     assert workers.started == 0
-    deaths.join(10)
+    deaths.join(60)
 
 
 def dying(site: SiteWorker, times: int) -> threading.Thread:
@@ -234,7 +234,7 @@ def test_the_worker_ends_with_its_site(tmp_path: Path, monkeypatch: pytest.Monke
     path = worker_folder(tmp_path / "client.toml") / "socket"
     assert until(path.exists)
     process.communicate()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive() and not path.exists()
 
 
