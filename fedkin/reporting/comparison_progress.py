@@ -141,6 +141,8 @@ def tables(comparison: Comparison, measure: str | None = None, console: Console 
         made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
     if count < len(every):
         rest = [_table(comparison, setting, measure, count, len(every)) for setting in comparison.settings]
+        for table in rest:
+            table.title = None  # the one above has it, and this one may be narrower than its words
         made = [table for pair in zip(made, rest, strict=True) for table in pair]
     return made
 

@@ -20,6 +20,7 @@ from fedkin.analysis.tables import clusters_text, final_text, percent_and_half, 
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
 from fedkin.reporting import comparison_figure, ranks_figure
+from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 
@@ -135,6 +136,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
             "Where clients had no cluster in the last round, its accuracies are those of the others; in brackets, the "
             "accuracy of all clients, which tests and bold type use (accuracy_all_clients in a run's summary)."
         )
+    if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
+        lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
     lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
     highest = _NAMES[comparison.by if measure is None else measure]
     lines.append(f"Bold: the highest {highest}" + (f", and {_TESTED}." if tested else "."))

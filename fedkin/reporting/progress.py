@@ -147,6 +147,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
     lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing")]
+    lines += [_late(s) for s in summaries if "late_used" in s]
     lines += [
         f"{method_title(s['method'])}: failed, as {s['failed']}"
         for s in summaries
@@ -205,6 +206,12 @@ def _replies(summary: dict[str, Any]) -> str:
     counts = {"not finite or not possible": summary["nonfinite"], "missing": summary["missing"]}
     words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     return f"{method_title(summary['method'])}: replies left out: {words}"
+
+
+def _late(summary: dict[str, Any]) -> str:
+    """How many replies came after their round, as a line below the table."""
+    used, dropped = summary["late_used"], summary["late_dropped"]
+    return f"{method_title(summary['method'])}: replies that came late: {used:,} used in a later round, {dropped:,} not"
 
 
 def _stopped(summary: dict[str, Any]) -> str:

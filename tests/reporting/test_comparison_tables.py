@@ -316,6 +316,13 @@ def test_table_notes_says_what_the_numbers_are() -> None:
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
 
+def test_a_dash_for_the_best_is_explained() -> None:
+    never = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}, partial=[0, 1, 2])
+    told = " ".join(comparison_tables.table_notes(never))
+    assert "Best -: some seed has no round in which every client had a cluster" in told
+    assert "Best -" not in " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
+
+
 NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
 
 
@@ -422,6 +429,13 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
     text = console.export_text()
     assert "[bold] one" in text and text.count(label) == 2
     assert "61.0 ± 2.5" in text and "61.5" in text
+
+
+def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> None:
+    setting = "a setting with a name that is longer than the column"
+    shown = tables(comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}), console=Console(width=70, file=io.StringIO()))
+    assert [table.title for table in shown] == [f"{setting}, 3 seeds", None]
+    assert [column.header for column in shown[1].columns][-1] == "seconds"
 
 
 def test_time_left_is_rounds_at_each_methods_pace(monkeypatch: pytest.MonkeyPatch) -> None:

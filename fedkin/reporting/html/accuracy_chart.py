@@ -17,20 +17,21 @@ from fedkin.run.results import Run
 
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
-    """Accuracy of all clients and of their bottom 10%; over several seeds the mean and its 95% interval.
+    """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the agreement with them
+    (``ari``); over several seeds the mean and its 95% interval.
 
     Rounds in which some client had no cluster yet (in any seed) are in ``partial`` instead of ``accuracy``.
     """
     length = min(len(run.records) for run in runs)
-    accuracy, decile = (_column(runs, name, length) for name in ("accuracy", "bottom_decile"))
+    accuracy, decile, ari = (_column(runs, name, length) for name in ("accuracy", "bottom_decile", "ari"))
     flags = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
     partial: np.ndarray = np.logical_or.reduce(np.array(flags), axis=0)
     rounds = thinned(length)
     chart: Json = {"rounds": rounds.tolist(), "seeds": len(runs)}
-    for name, band in (
-        ("accuracy", _band(accuracy, ~partial)),
-        ("bottom_decile", _band(decile, np.full(length, True))),
-    ):
+    bands = {"accuracy": _band(accuracy, ~partial), "bottom_decile": _band(decile, np.full(length, True))}
+    if np.isfinite(ari).any():
+        bands["ari"] = _band(ari, np.full(length, True), least=-1.0)
+    for name, band in bands.items():
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
             chart[f"{name}{ending}"] = rounded(values[rounds])
     if partial.any():
@@ -71,11 +72,12 @@ def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S
     return np.array([[np.nan if value is None else value for value in row] for row in rows], np.float64)
 
 
-def _band(values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"]) -> Band:
-    """Mean and interval in those of the rounds that all seeds have; the interval from 3 seeds on."""
+def _band(values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"], least: float = 0.0) -> Band:
+    """Mean and interval in those of the rounds that all seeds have, cut to the values that are possible, ``least`` to
+    1; the interval from 3 seeds on."""
     known = rounds & np.isfinite(values).all(axis=0)
     band = interval(np.where(known, values, 0.0))
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))
     if len(values) < LEAST_SEEDS:
         return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
-    return Band(mean, low.clip(0, 1), high.clip(0, 1))  # no share is outside
+    return Band(mean, low.clip(least, 1), high.clip(least, 1))

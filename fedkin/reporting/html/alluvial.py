@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, cluster_name
@@ -110,12 +110,16 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
     or have none after."""
     by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
-        migrated = (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
-        if migrated.any():
-            pairs, clients = np.unique(np.stack([before, after])[:, migrated], axis=1, return_counts=True)
+        if (moved := migrated(before, after)).any():
+            pairs, clients = np.unique(np.stack([before, after])[:, moved], axis=1, return_counts=True)
             rows = [Migration(*row) for row in zip(clients.tolist(), *pairs.tolist(), strict=True)]
             by_round[round] = sorted(rows, key=lambda row: -row.clients)
     return by_round
+
+
+def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
+    """Whose cluster changed from one round to the next; nobody who had none before or has none after."""
+    return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
 def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:

@@ -72,6 +72,12 @@ function shares(curves, title) {
   return { tickformat: high - low < 0.04 && high < 0.99 ? ".1%" : ".0%", range, zeroline: false, title: { text: title, standoff: 10 } };
 }
 
+// An axis of the adjusted Rand index: 1 is agreement, 0 what chance gives, and less is possible.
+function indices(curves, title) {
+  const low = Math.min(0, ...curves.flat().filter((value) => value !== null && value !== undefined));
+  return { tickformat: ".1f", range: [low - 0.03, 1.03], zeroline: false, title: { text: title, standoff: 10 } };
+}
+
 // All values at a round, in one box.
 const unified = { hovermode: "x unified" };
 
@@ -106,8 +112,11 @@ const scoredSplit = () => report.accuracy[state.setting].split; // the samples o
 
 // Curves of all methods in a setting, with their intervals.
 function overRounds(kind, title, what) {
+  const index = kind === "ari", hover = index ? "%{y:.2f}" : "%{y:.1%}";
+  const write = (value) => (!index ? percent(value) : value === null || value === undefined ? "-" : value.toFixed(2));
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
-  const lines = chart.lines.map((line, i) => ({ ...line, i, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] }));
+  const lines = chart.lines.map((line, i) => ({ ...line, i, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
+  if (!lines.length) return { empty: "The true clusters are not known." };
   if (lines.every((line) => line.y.every((v) => v === null) && !line.partial)) return { empty: "No client was tested." };
   const some_band = lines.some((line) => line.low.some((v) => v !== null));
   lines.forEach(({ method, i, rounds: x, y, low, high, partial }) => {
@@ -118,14 +127,14 @@ function overRounds(kind, title, what) {
       fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
     });
     if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster)" });
-    traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: "%{y:.1%}" });
+    traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: hover });
   });
-  const end = (line) => percent(last(line.y) ?? last(line.partial || []));
+  const end = (line) => write(last(line.y) ?? (index ? null : last(line.partial || [])));
   const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
-  const at = (line, k) => percent(line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
+  const at = (line, k) => write(line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
   const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
   return {
-    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: shares(drawn, title), ...eventLines(chart.events) }),
+    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : shares)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
     note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
@@ -142,6 +151,10 @@ const charts = {
 
   bottom() {
     return overRounds("bottom_decile", `mean ${scoredSplit()} accuracy`, "Mean accuracy of the 10% of clients that are served worst.");
+  },
+
+  ari() {
+    return overRounds("ari", "adjusted Rand index", "Clusters and true clusters of the clients: 1 is equal, 0 what chance gives; one model for all has 0.");
   },
 
   clients() {

@@ -20,6 +20,7 @@ from fedkin.reporting.html.clustering_table import clustering_table
 from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.methods_table import methods_table, scores
+from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
 from fedkin.reporting.html.verdict import verdict
@@ -107,10 +108,15 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
     """Leave out the large charts of runs for which the page has no room, in this order; ``left_out`` says so."""
     room = ROOM
     for i in dict.fromkeys(order):
-        size = len(json.dumps([charts[i][name] for name in ("alluvial", "cluster_accuracy")], separators=(",", ":")))
+        size = len(
+            json.dumps(
+                [charts[i][name] for name in ("alluvial", "cluster_accuracy", "migrants")], separators=(",", ":")
+            )
+        )
         charts[i]["left_out"] = size > room
         if size > room:
             charts[i] |= {"alluvial": None, "cluster_accuracy": {"rounds": [], "lines": [], "omitted": 0}}
+            charts[i]["migrants"] = {**charts[i]["migrants"], "rows": []}
         else:
             room -= size
 
@@ -162,6 +168,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "events": events(run, rows),
         "alluvial": alluvial(rows, largest).to_json() if rows and len(rows[0]) else None,
         "migrations": migration_table(rows),
+        "migrants": migrants_table(run, rows),
         "similarity": key if similarity is not None else None,
         "peers": "neighbours" in run.records[-1],
         "communication": communication(run),

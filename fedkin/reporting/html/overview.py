@@ -34,8 +34,10 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
         ("Each client's own", lambda run: _options(run.config.get("personal") or {})),
         ("Privacy", lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""),
+        ("Late replies", lambda run: _options(run.config.get("late") or {})),
         ("Robust rule", lambda run: _options(run.config.get("robust") or {})),
         ("Attack", lambda run: _options(run.config.get("attack") or {})),
+        ("Scenario", _scenario),
         ("Data shift", lambda run: _options(run.config.get("shift") or {})),
         ("Rounds", _rounds),
     ]
@@ -83,6 +85,14 @@ def _local(run: Run) -> str:
     parts += [f"learning rate {local['lr']}"] if local.get("lr") else []
     others = {name: value for name, value in local.items() if name not in _IN_WORDS and value != _DEFAULTS.get(name)}
     return ", ".join([*parts, *(f"{name} {_value(value)}" for name, value in others.items())])
+
+
+def _scenario(run: Run) -> str:
+    """Who drops out, straggles, arrives and departs, where anybody does."""
+    shares = {name: value for name, value in (run.config.get("scenario") or {}).items() if value}
+    moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
+    counts = (f"{name}: {n} in round {round}" for name, rounds in moves.items() for round, n in rounds.items())
+    return ", ".join([*(f"{name} {_value(value)}" for name, value in shares.items()), *counts])
 
 
 def _value(value: Any) -> str:

@@ -34,7 +34,7 @@ function draw(name) {
 
 const redraw = (some) => some.filter((name) => drawn.has(name)).forEach(draw);
 const drawAll = () => names.forEach((name) => drawn.has(name) || draw(name));
-const OF_SETTING = ["accuracy", "bottom", "clients"];
+const OF_SETTING = ["accuracy", "bottom", "clients", "ari"];
 const ofRun = names.filter((name) => !OF_SETTING.includes(name));
 
 function selectRun() {
@@ -42,6 +42,10 @@ function selectRun() {
   byId("config").textContent = one.config;
   byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
+  const who = byId("migrants");
+  who.hidden = !one.migrants.rows.length;
+  who.querySelector(".note").textContent = one.migrants.note;
+  who.querySelector(".table").replaceChildren(table(one.migrants.heads, one.migrants.rows));
   if (byId("map")) {
     const button = byId("by-true_cluster"), known = Boolean(similarity() && similarity().true_clusters);
     if (!known) state.colour = "cluster";

@@ -22,6 +22,7 @@ _ACCURACY_FIGURES = (  # of a setting
     ("bottom", "Bottom 10% of clients", "", ""),
     ("clients", "Accuracy of each client", "", ""),
 )
+_AGREEMENT = ("ari", "Agreement with the true clusters", "wide", "")
 _FIGURES = (  # of one run: name, heading, class of the figure, class of the plot
     ("clusters", "Accuracy by cluster", "", ""),
     ("communication", "Communication by operation", "", ""),
@@ -38,6 +39,7 @@ def page(contents: Json) -> str:
     """The HTML of a report's contents."""
     runs, first = contents["runs"], contents["runs"][contents["opening"]]
     versions = list(first["versions"].items())
+    agreement = any("ari" in line for one in contents["accuracy"] for line in one["lines"])
     figures = [*_FIGURES, *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
     parts = {
         "title": escape(contents["title"]),
@@ -49,8 +51,9 @@ def page(contents: Json) -> str:
         "tables": _tables(contents),
         "setting_chooser": _chooser("setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]),
         "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
-        "accuracy": "\n".join(_figure(*one) for one in _ACCURACY_FIGURES),
+        "accuracy": "\n".join(_figure(*one) for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []))),
         "figures": "\n".join(_figure(*one) for one in figures),
+        "migrants": _migrants(**first["migrants"]),
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
         "first": escape(first["label"]),
         "config": escape(first["config"]),
@@ -107,9 +110,10 @@ def _tables(contents: Json) -> str:
     """The table of all methods; of a comparison its own, and its findings."""
     methods = [{"heading": "Methods", **contents["table"]}]
     clustering = [contents["clustering"]] if contents.get("clustering") else []
-    parts = [_section(**one) for one in (*(contents["comparison"] or methods), *clustering)]
-    findings = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
-    return "\n".join(parts) + (f"<ul>{findings}</ul>" if findings else "")
+    items = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
+    findings = [f"<ul>{items}</ul>"] if items else []
+    parts = [_section(**one) for one in contents["comparison"] or methods]
+    return "\n".join([*parts, *findings, *(_section(**one) for one in clustering)])
 
 
 def _section(
@@ -177,6 +181,15 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
         f'<p class="note"></p>{buttons}<div class="plot {tall}" id="{name}"></div>'
         f'<details><summary>As a table</summary><div class="table" tabindex="0" role="region" '
         f'aria-label="{escape(heading)}, table"></div></details></figure>'
+    )
+
+
+def _migrants(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """Who migrated, closed: of the run that is shown first, and then of the one that is chosen."""
+    return (
+        f'<details id="migrants" class="wide"{"" if rows else " hidden"}><summary>Who migrated</summary>'
+        f'<p class="note">{escape(note)}</p><div class="table" tabindex="0" role="region" aria-label="Who migrated">'
+        f"{_table('', heads, rows)}</div></details>"
     )
 
 

@@ -42,9 +42,9 @@ _DATES: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, 
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients) and ``clients`` (their own
-    accuracies), one per setting; and of the run that the page opens on ``clusters``, ``alluvial``, ``communication``
-    and, where similarities are known, ``map``, ``similarity`` and ``labels``. The same run gives the same bytes.
+    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients), ``clients`` (their own
+    accuracies) and ``ari``, one per setting; and of the run that the page opens on ``clusters``, ``alluvial``,
+    ``communication``, ``map``, ``similarity`` and ``labels``, where they are known. The same run gives the same bytes.
 
     Raises StorageError where they cannot be written.
     """
@@ -85,6 +85,8 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         yield _PaperFigure(
             f"bottom{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "bottom_decile")
         )
+        if any("ari" in line for line in chart["lines"]):
+            yield _PaperFigure(f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari"))
         if any(line["clients"] for line in chart["lines"]):
             yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
     if run["cluster_accuracy"]["lines"]:
@@ -103,11 +105,14 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Curves of all methods: ``accuracy`` of all clients, or ``bottom_decile``."""
-    label = f"{chart['split']} accuracy"
-    label = label if name == "accuracy" else f"{label}, bottom 10%"
-    axes = _over_rounds(figure, chart["events"], label)
+    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` where it is known."""
+    label = {"accuracy": "{} accuracy", "bottom_decile": "{} accuracy, bottom 10%", "ari": "adjusted Rand index"}[name]
+    axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
+    if name == "ari":
+        axes.yaxis.set_major_formatter("{x:.1f}")
     for place, line in enumerate(chart["lines"]):
+        if name not in line:
+            continue
         colour, dash, x = PALETTE[place % len(PALETTE)], DASHES[place % len(DASHES)], line["rounds"]
         low, high = _numbers(line[f"{name}_low"]), _numbers(line[f"{name}_high"])
         if np.isfinite(low).any():

@@ -48,6 +48,17 @@ def test_rounds_that_were_not_scored_are_gaps() -> None:
     assert accuracy_by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
 
 
+def test_agreement_with_true_clusters_may_be_below_zero_and_is_there_only_where_known() -> None:
+    rows = np.zeros((3, 4), np.int64)
+    run = a_run(rows, ari=[-0.25, 0.0, 1.0])
+    assert accuracy_over_rounds([run])["ari"] == [-0.25, 0.0, 1.0]
+    assert "ari" not in accuracy_over_rounds([a_run(rows)])
+    seeds = [a_run(rows, seed=s, ari=[value] * 3) for s, value in enumerate((-0.2, -0.1, 0.0))]
+    chart = accuracy_over_rounds(seeds)
+    half = 4.302652729911275 * 0.1 / np.sqrt(3)
+    assert chart["ari"][0] == pytest.approx(-0.1) and chart["ari_low"][0] == pytest.approx(-0.1 - half, abs=1e-4)
+
+
 def test_only_rare_events_are_marked() -> None:
     rows = np.zeros((21, 8), np.int64)
     rows[:10, 0] = -1  # placed in round 10

@@ -65,6 +65,14 @@ def test_privacy_a_rule_and_an_attack_are_there() -> None:
     assert said["Robust rule"] == "aggregation, rule median, byzantine 0.2" and "alie" in said["Attack"]
 
 
+def test_who_drops_out_and_who_comes_and_goes() -> None:
+    run = a_run(np.zeros((2, 4), np.int64))
+    run.config["scenario"] = {"dropout": 0.1, "mute": 0.0, "stragglers": 0.0, "arrivals": {"3": 4, "5": 1}}
+    assert lines(run)["Scenario"] == "dropout 0.1, arrivals: 4 in round 3, arrivals: 1 in round 5"
+    run.config["scenario"] = {"dropout": 0.0, "departures": {}}
+    assert "Scenario" not in lines(run)
+
+
 def test_rounds_that_are_still_to_come() -> None:
     run = a_run(np.zeros((6, 4), np.int64))
     run.config["run"]["rounds"] = 50

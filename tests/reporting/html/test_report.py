@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.reporting.html.client_similarity import FILE, client_similarity
 from fedkin.reporting.html.contents import contents
-from fedkin.reporting.html.page import in_script
+from fedkin.reporting.html.page import in_script, page
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.run.simulate import execute
 from fedkin.tasks.train import train
@@ -152,7 +152,10 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
     shown = contents(read_runs(made))
     assert [cell["method"] for cell in shown["runs"]] == ["FedAvg"] * 2 + ["IFCA"] * 2
     assert [one["heading"] for one in shown["comparison"]] == ["Comparison", "Statistical significance"]
-    assert shown["findings"]
+    moved = {"heading": "Clusters", "heads": ["method"], "rows": [["IFCA"]], "bold": [], "notes": []}
+    text = page({**shown, "clustering": moved}).split("<script")[0]
+    order = ('id="h-statistical-significance"', f"<li>{escape(shown['findings'][0])}", 'id="h-clusters"')
+    assert sorted(order, key=text.index) == list(order)  # what the tests say stands with the tests
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
     assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])

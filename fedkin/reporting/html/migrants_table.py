@@ -1,0 +1,43 @@
+"""The report's table of single migrations: in which round which client went from which cluster to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.reporting.html.alluvial import migrated
+from fedkin.reporting.html.json_values import Json, cluster_name
+from fedkin.run.results import Run
+
+LIMIT = 50  # rows: more is a file's matter
+_HEADS = ("round", "client", "from and to")
+
+
+def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
+    """Heads, rows and a note: the migrations of single clients, the latest first, at most LIMIT of them.
+
+    Args:
+        run: for the names of its clients; one without a name has its number.
+        assignments: the cluster of each client after rounds 0 .. T; empty where they are not known.
+    """
+    known = {"client", "name"} <= set(run.clients)
+    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if known else {}
+    rows: list[list[str]] = []
+    total = 0
+    for round in range(len(assignments) - 1, 0, -1):
+        before, after = assignments[round - 1 : round + 1]
+        clients = np.flatnonzero(migrated(before, after)).tolist()
+        total += len(clients)
+        rows += [
+            [str(round), str(names.get(c, c)), f"{cluster_name(int(before[c]))} to {cluster_name(int(after[c]))}"]
+            for c in clients[: LIMIT - len(rows)]
+        ]
+    return {"heads": list(_HEADS), "rows": rows, "note": _note(len(rows), total)}
+
+
+def _note(shown: int, total: int) -> str:
+    if shown == total:
+        return "All migrations of the run, the latest first." if total else ""
+    return f"The latest {shown} migrations, and {total - shown:,} more, which run.migrations_frame() has in Python."
