@@ -32,6 +32,7 @@ REFERENCE = {  # pages of the reference; on each, packages and their headings, i
         "fedkin.methods.personal_parts": "Parts of each client's own",
         "fedkin.privacy": "Privacy of clients",
         "fedkin.robust": "Robust rules and attacks",
+        "fedkin.staleness": "Replies that come late",
         "fedkin.scenarios": "Scenarios: client availability and shifting data",
         "fedkin.tracking": "Tracking",
         "fedkin.estimator": "A classifier of scikit-learn",

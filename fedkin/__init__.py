@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from fedkin.server.deploy.custom_clients import torch_client as torch_client
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
     from fedkin.simulation.torch import torch_model as torch_model
+    from fedkin.staleness.settings import LateReplies as LateReplies
     from fedkin.tasks.evaluate import Scores as Scores
     from fedkin.tasks.train import TrainingReply as TrainingReply
     from fedkin.tracking.tracker import Tracker as Tracker
@@ -121,6 +122,7 @@ _HOME = {
     "FedYogi": "fedkin.methods.server_optimizers",
     "FedkinError": "fedkin.core.errors",
     "Incremental": "fedkin.scenarios.shift",
+    "LateReplies": "fedkin.staleness.settings",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
     "Method": "fedkin.core.method",
@@ -213,6 +215,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "IFCA",
     "IFCAMig",
     "Incremental",
+    "LateReplies",
     "Ledger",
     "Local",
     "LocalTraining",

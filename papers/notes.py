@@ -2,8 +2,8 @@
 
 A place ``{TABLE; ROW; COLUMN}`` in a note is our number in that table of the catalogue, as compared with the
 paper's. ``{TABLE; ROW; COLUMN; FIGURE}`` is the mean over the runs of one of their figures, such as ``final``; with
-``FIGURE range`` it is the lowest and the highest. Accuracies are in percent. A note thus quotes no number that no run
-has.
+``FIGURE range`` it is the lowest and the highest. ``{NAME}`` is a number that is in no single cell, such as a gain
+(``papers.note_numbers``). Accuracies are in percent. A note thus quotes no number that no run has.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TypeVar
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 from papers.catalogue import Paper, Table
+from papers.note_numbers import NOT_RUN, NUMBERS, Numbers
 from papers.reproduction_marks import POINTS, Results
 
 T = TypeVar("T")
 PLACE = re.compile(r"\{([^{}]+)\}")
-NOT_RUN = "(not run)"
 FRACTIONS = {"best", "final", "median", "bottom_decile", "moves_noticed", "shift_recall", "migration_recall"}
 
 
@@ -33,12 +33,15 @@ def fill(note: str, paper: Paper, results: Results) -> str:
         results: its stored runs.
 
     Raises:
-        ConfigError: a place that names no table, row or column.
+        ConfigError: a place that names no table, row or column, or no number.
     """
-    return PLACE.sub(lambda match: _number(match[1], paper, results), note)
+    own = NUMBERS[paper.name](results) if paper.name in NUMBERS else {}
+    return PLACE.sub(lambda match: _number(match[1], paper, results, own), note)
 
 
-def _number(place: str, paper: Paper, results: Results) -> str:
+def _number(place: str, paper: Paper, results: Results, own: Numbers) -> str:
+    if ";" not in place:
+        return _one("number", place.strip(), list(own.values()), list(own))
     name, row, column, *figure = [part.strip() for part in place.split(";")]
     table = _one("table", name, paper.tables, [each.name for each in paper.tables])
     return _figure(table, row, column, figure[0], results) if figure else _compared(table, row, column, results)

@@ -98,8 +98,11 @@ def _print(advice: Advice, verbose: bool) -> None:
     else:
         typer.echo("other measures and criteria: --verbose")
     if advice.pilots is not None:
-        title = f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points"
-        print_table(_formatted(advice.pilots, ",.1f"), title)
+        title = (
+            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes per client and round"
+        )
+        bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
+        print_table(_formatted(advice.pilots.assign(**bytes_sent), ",.1f"), title)
     if advice.prior is not None:
         typer.echo(str(advice.prior))
     typer.echo(f"\n{advice.toml()}")
@@ -146,8 +149,8 @@ def _print_measurements(advice: Advice) -> None:
 
 
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
-    """Numbers as texts; a dash for NaN."""
-    texts = table.map(lambda value: "-" if value != value else format(value, form))
+    """Numbers as texts; a dash for NaN. Texts stay."""
+    texts = table.map(lambda value: value if isinstance(value, str) else "-" if value != value else format(value, form))
     return texts.reset_index().map(str).rename(columns=_heading)
 
 

@@ -35,6 +35,7 @@ from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import Grid, Setting
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.loader import Sections, read
+from fedkin.config.option_registry import known_values
 from fedkin.config.renamed import unknown
 from fedkin.config.run import demo_for, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
@@ -199,7 +200,7 @@ def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, V
 
 def _applicable(options: Values, name: str) -> Values:
     """The options that the server optimiser of this name has; the others are logged."""
-    known = registry.server_optimizers()
+    known = known_values("server_optimizer")
     if name not in known:  # none, or refused later
         return {}
     kept = {key: value for key, value in options.items() if key in registry.options(known[name])}

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedkin.config.loader import parse_value
+from fedkin.config.option_registry import OPTIONS
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 
 _log = logging.getLogger("fedkin")
 
-SECTIONS = ("data", "model", "server_optimizer", "personal", "privacy", "robust", "attack")
-SECTIONS += ("local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
 # Everything but a comma; commas within brackets and quotes do not part values.
 _PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 

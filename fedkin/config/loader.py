@@ -103,7 +103,7 @@ def read(
             raw[section].pop(key, None)
         else:  # of a key that is not there, its section says whether there is such a key
             raw[section][key] = value
-        overridden.add(f"{section}.{key}")
+        overridden |= {section, f"{section}.{key}"}  # what is said of the whole section may be of this key
     return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
 
 

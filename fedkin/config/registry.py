@@ -128,12 +128,18 @@ def method_entry(method: Any) -> Values:
     return own_methods.entry_of(method, {kind: name for name, kind in methods().items() if isinstance(kind, type)})
 
 
+_PERSONAL_TITLES = {"head": "personal heads", "ditto": "Ditto"}
+
+
 def method_title(name: str) -> str:
     """A method's name as its class spells it, with those of its options behind it; another name stays as it is."""
+    from fedkin.methods.personal_parts import PERSONAL
+    from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS
+
     bare, plus, option = name.rpartition("+")
-    if plus and option in server_optimizers():
-        return f"{method_title(bare)} + {server_optimizers()[option].__name__}"
-    if plus and option in personal_parts():
+    if plus and option in SERVER_OPTIMIZERS:
+        return f"{method_title(bare)} + {SERVER_OPTIMIZERS[option].__name__}"
+    if plus and option in PERSONAL:
         return f"{method_title(bare)} + {_PERSONAL_TITLES[option]}"
     if own_methods.is_own(name):
         return own_methods.title(name)
@@ -146,59 +152,6 @@ def define_states(method: str) -> None:
     known = methods()
     with suppress(ConfigError):  # the checkpoint then says that its state is not known
         known[method] if method in known else None
-
-
-def server_optimizers() -> Registry:
-    """Named server optimisers."""
-    from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS
-
-    return dict(SERVER_OPTIMIZERS)
-
-
-def make_server_optimizer(values: Values) -> Any:
-    """The server optimiser of a configuration's section; None for an empty one."""
-    return make(server_optimizers(), values) if values else None
-
-
-_PERSONAL_TITLES = {"head": "personal heads", "ditto": "Ditto"}
-
-
-def personal_parts() -> Registry:
-    """What can be each client's own, by name."""
-    from fedkin.methods.personal_parts import PERSONAL
-
-    return dict(PERSONAL)
-
-
-def privacy() -> Registry:
-    """Named ways in which what is released of clients is made private."""
-    from fedkin.privacy.client_dp import ClientDP
-
-    return {"client_dp": ClientDP}
-
-
-def robust_rules() -> Registry:
-    """What may stand in place of the mean."""
-    from fedkin.robust.robust import RobustAggregation
-
-    return {"aggregation": RobustAggregation}
-
-
-def attacks() -> Registry:
-    """Who may attack."""
-    from fedkin.robust.byzantine import Byzantine
-
-    return {"byzantine": Byzantine}
-
-
-def make_option(known: Registry, values: Values) -> Any:
-    """An option of all methods from a configuration's section; None for an empty one.
-
-    Args:
-        known: by name.
-        values: the section.
-    """
-    return make(known, values) if values else None
 
 
 def shifts() -> Registry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import Field, field_validator
 from fedkin.config import registry
 from fedkin.config.engine import check_engine
 from fedkin.config.loader import Sections, parse_override, read
+from fedkin.config.option_registry import OPTIONS, make_option, resolve_option
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.schema import NotNegative, Place, Positive, Section, Share, Values, options_schema, toml_values
@@ -20,8 +22,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.scenarios.population import Population
 
-SECTIONS = ("data", "model", "method", "server_optimizer", "personal", "privacy", "robust", "attack")
-SECTIONS += ("local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
 
 # What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
 DEMO: dict[str, Values] = {
@@ -120,6 +121,7 @@ class RunConfig:
     privacy: Values = field(default_factory=dict)  # empty: models are released as they are
     robust: Values = field(default_factory=dict)  # empty: clusters take means
     attack: Values = field(default_factory=dict)  # empty: clients send what they have computed
+    late: Values = field(default_factory=dict)  # empty: all reply in time, or are lost
 
     @property
     def against(self) -> list[Values]:
@@ -141,8 +143,7 @@ class RunConfig:
         local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
-        sections |= {"server_optimizer": self.server_optimizer, "personal": self.personal, "privacy": self.privacy}
-        sections |= {"robust": self.robust, "attack": self.attack}
+        sections |= {name: getattr(self, name) for name in OPTIONS}
         return {name: entries for name, entries in sections.items() if entries}
 
 
@@ -179,47 +180,19 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
         ),
         shift=_shift(sections) if "shift" in sections else {},
-        server_optimizer=resolve_server_optimizer(sections),
-        personal=resolve_personal(sections),
-        privacy=_option(sections, "privacy", "privacy", registry.privacy()),
-        robust=_option(sections, "robust", "robust rule", registry.robust_rules()),
-        attack=_option(sections, "attack", "attack", registry.attacks()),
+        **{name: resolve_option(sections, name) for name in OPTIONS},
     )
     sections.construct(
         {
             "local": lambda: config.work,
             "method": lambda: registry.make(registry.methods(), config.method),
             "scenario": lambda: registry.make_population(config.scenario),
-            "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
-            "personal": lambda: registry.make_option(registry.personal_parts(), config.personal),
-            "privacy": lambda: registry.make_option(registry.privacy(), config.privacy),
-            "robust": lambda: registry.make_option(registry.robust_rules(), config.robust),
-            "attack": lambda: registry.make_option(registry.attacks(), config.attack),
+            **{name: partial(make_option, name, getattr(config, name)) for name in OPTIONS},
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }
     )
     return config
-
-
-def resolve_server_optimizer(sections: Sections) -> Values:
-    """[server_optimizer], spelled out; empty where there is none, or where its name is "none"."""
-    return _option(sections, "server_optimizer", "server optimizer", registry.server_optimizers())
-
-
-def resolve_personal(sections: Sections) -> Values:
-    """[personal], spelled out; empty where there is none, or where its name is "none"."""
-    return _option(sections, "personal", "personal part", registry.personal_parts())
-
-
-def _option(sections: Sections, section: str, kind: str, known: registry.Registry) -> Values:
-    """An option of all methods, a section that may be missing."""
-    given, place = sections[section], sections.place_in(section)
-    if not given or given.get("name") == "none":  # options of a file that an override takes away
-        return {}
-    if "name" not in given:
-        raise ConfigError(f"{place('name')}: is required; known: {', '.join(known)}, none")
-    return resolve(kind, known, given, place)
 
 
 def _shift(sections: Sections) -> Values:

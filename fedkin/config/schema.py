@@ -117,7 +117,11 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of range.
     """
     known = typing.cast(Any, kind).__pydantic_fields__
-    for key in values:
+    for key, value in values.items():
+        table, _, inner = key.partition(".")
+        if inner and table in known:
+            whole = f"'{place(table)}={{{inner} = {json.dumps(value, default=str)}, ...}}'"
+            raise ConfigError(f"{place(table)} is a table; write it whole: {whole}")
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
     values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == DEFAULT)}

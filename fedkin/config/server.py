@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from pydantic import model_validator
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
+from fedkin.config.option_registry import make_option, resolve_option
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_personal, resolve_server_optimizer
+from fedkin.config.run import LocalSection, RunSection, resolve_against
 from fedkin.config.schema import Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
@@ -27,7 +29,8 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-SERVER = ("federation", "samples", "model", "method", "server_optimizer", "personal", "local", "run")
+OPTIONS = ("server_optimizer", "personal")  # what goes with any method of a real federation
+SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
 
@@ -124,8 +127,7 @@ class ServerConfig:
             "method": self.method,
             "local": self.local.values,
             "run": toml_values(self.run),
-            **({"server_optimizer": self.server_optimizer} if self.server_optimizer else {}),
-            **({"personal": self.personal} if self.personal else {}),
+            **{name: values for name in OPTIONS if (values := getattr(self, name))},
         }
 
 
@@ -173,8 +175,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
-        server_optimizer=resolve_server_optimizer(sections),
-        personal=resolve_personal(sections),
+        **{name: resolve_option(sections, name) for name in OPTIONS},
     )
     every = [config.method, *config.against]
     known = registry.methods()
@@ -182,8 +183,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         {
             "local": lambda: config.work,
             "method": lambda: [registry.make(known, one) for one in every],
-            "server_optimizer": lambda: registry.make_server_optimizer(config.server_optimizer),
-            "personal": lambda: registry.make_option(registry.personal_parts(), config.personal),
+            **{name: partial(make_option, name, getattr(config, name)) for name in OPTIONS},
         }
     )
     check_with_server(every, sections.place)

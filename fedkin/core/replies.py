@@ -190,6 +190,12 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
     return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults)
 
 
+def mean_vector(task: Task) -> str | None:
+    """The one vector whose mean by model a task wants; None for any other task."""
+    vectors = [name for name, array in task.up.of("model").items() if array.norm_checked]
+    return vectors[0] if len(vectors) == 1 and task.single() is not None else None
+
+
 def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
     """Refuse (TaskError) axes whose size nobody knows."""
     for name, array in task.up.arrays.items():

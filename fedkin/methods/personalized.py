@@ -17,7 +17,7 @@ Not every method goes with it (``refusal``): one may cluster clients by what sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, make_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.extended_state import extended_type, own_state, values
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
@@ -64,26 +65,26 @@ class Personalized:
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         start = self._start(state)
         own = PersonalWorld(world, lambda task: self.personal.task(task, start, world.spec.head), world.spec.head)
-        return self._next(world, start, self.method.round(own, _inner(state), cohort, stream))
+        return self._next(world, start, self.method.round(own, own_state(state), cohort, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
-        return self._next(world, self._start(state), self.method.place(world, _inner(state), newcomers, stream))
+        return self._next(world, self._start(state), self.method.place(world, own_state(state), newcomers, stream))
 
     def remarks(self, state: State) -> tuple[str, ...]:
-        return self.method.remarks(_inner(state)) if isinstance(self.method, Remarking) else ()
+        return self.method.remarks(own_state(state)) if isinstance(self.method, Remarking) else ()
 
     def _start(self, state: Any) -> Float[np.ndarray, "P"]:
         return state.personal_start if self.personal.head else state.personal_model
 
     def _next(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
         """The method's next state, with the mark of a personal part, and with the first head in all models."""
-        values = {f.name: getattr(after, f.name) for f in fields(after)}
+        arrays = values(after)
         mark = next(name for name, head in MARKS.items() if head == self.personal.head)
         if self.personal.head:
             models = after.models.copy()
             models[:, world.spec.head] = start[world.spec.head]
-            values["models"] = models
-        return with_personal(type(after), mark)(**values, **{mark: start})
+            arrays["models"] = models
+        return with_personal(type(after), mark)(**arrays, **{mark: start})
 
 
 @cache
@@ -102,15 +103,4 @@ def with_personal(kind: type[State], mark: str) -> type[Any]:
     def of_model(self: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
 
-    namespace = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    evaluation = {"evaluation": of_head if MARKS[mark] else of_model}
-    array = [(mark, Float[np.ndarray, "P"])]
-    made = make_dataclass(kind.__name__, array, bases=(kind,), frozen=True, namespace=namespace | evaluation)
-    made.__qualname__ = kind.__qualname__
-    return made
-
-
-def _inner(state: State) -> State:
-    """The method's own state."""
-    kind: Any = type(state).__bases__[0]
-    return kind(**{f.name: getattr(state, f.name) for f in fields(kind)})
+    return extended_type(kind, (mark,), {"evaluation": of_head if MARKS[mark] else of_model})

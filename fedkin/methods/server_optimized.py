@@ -14,8 +14,7 @@ It does not apply to methods between peers, to detectors, and to options that ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.extended_state import extended_type, own_state, values
 from fedkin.core.method import UNASSIGNED, Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements, requirements_of
@@ -51,15 +51,15 @@ class ServerOptimized:
         return self._next(world, None, self.method.init(world, stream))
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
-        return self._next(world, state, self.method.round(world, _inner(state), cohort, stream))
+        return self._next(world, state, self.method.round(world, own_state(state), cohort, stream))
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         """As the method does it; a model that it changes by that is not optimised."""
-        placed = self.method.place(world, _inner(state), newcomers, stream)
+        placed = self.method.place(world, own_state(state), newcomers, stream)
         return self._next(world, state, placed, steps=False)
 
     def remarks(self, state: State) -> tuple[str, ...]:
-        return self.method.remarks(_inner(state)) if isinstance(self.method, Remarking) else ()
+        return self.method.remarks(own_state(state)) if isinstance(self.method, Remarking) else ()
 
     def _next(self, world: World, before: Any, after: State, steps: bool = True) -> State:
         """The method's next state with moments, and with the optimiser's models where it ``steps``."""
@@ -83,9 +83,8 @@ class ServerOptimized:
             momentum[moved], square[moved] = moments
             models = models.copy()
             models[moved] = former[moved] + change
-        values = {f.name: getattr(after, f.name) for f in fields(after)}
         moments_by_name = dict(zip(MOMENTS, (momentum, square), strict=True))
-        return with_moments(type(after))(**{**values, "models": models, **moments_by_name})
+        return with_moments(type(after))(**{**values(after), "models": models, **moments_by_name})
 
 
 def refusal(method: Method) -> str | None:
@@ -122,14 +121,4 @@ def parents(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"], old: int,
 @cache
 def with_moments(kind: type[State]) -> type[Any]:
     """A type of states with the moments beside the arrays of another; its name and all else are the other's."""
-    moments = [(name, np.ndarray) for name in MOMENTS]
-    namespace: Mapping[str, Any] = {"__module__": kind.__module__, "__doc__": kind.__doc__}
-    made = make_dataclass(kind.__name__, moments, bases=(kind,), frozen=True, namespace=dict(namespace))
-    made.__qualname__ = kind.__qualname__
-    return made
-
-
-def _inner(state: State) -> State:
-    """The method's own state."""
-    kind: Any = type(state).__bases__[0]
-    return kind(**{f.name: getattr(state, f.name) for f in fields(kind)})
+    return extended_type(kind, MOMENTS)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
 from fedkin.models.layers import Conv, Dense, dropout
-from fedkin.models.model import Model, Samples, as_model
+from fedkin.models.model import Model, Samples, as_model, check_samples
 from fedkin.models.perceptron import features, kernel_penalty
 
 
@@ -181,6 +181,7 @@ def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -
 
 def image_of(data: Samples) -> ImageShape:
     """Height, width and channels; flat square samples are grey images."""
+    check_samples(data)
     shape = data.x.shape[1:]
     if len(shape) == 3:
         image = ImageShape(*(int(n) for n in shape))

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,23 @@ class Text(Samples, Protocol):
     def vectors(self) -> np.ndarray | None:
         """Vectors of the words [V D], not trained; None where they are."""
         ...
+
+
+def check_samples(data: object) -> None:
+    """Refuse what are no federated data, such as a DataFrame.
+
+    Args:
+        data: what a model was asked to be made for.
+
+    Raises:
+        ModelError: it has no samples and classes.
+    """
+    if not (hasattr(data, "x") and hasattr(data, "classes")):
+        kind = type(data).__name__
+        made = {"DataFrame": "fk.data.from_pandas(table, label=..., client=...)"}.get(
+            kind, "fk.data.from_arrays(x, y, clients=...)"
+        )
+        raise ModelError(f"a model is made for federated data, such as {made}, got {kind}")
 
 
 def _itself(tree: Tree) -> Tree:
@@ -119,6 +137,7 @@ def as_model(
         ModelError: no floating-point parameters, or none of these forms.
     """
     prepare_jax()
+    _refuse_pytorch(source)
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
         (init, apply), random, whole = source, True, _itself
     elif isinstance(source, eqx.Module):
@@ -132,6 +151,16 @@ def as_model(
     if not leaves or not all(hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating) for _, leaf in leaves):
         raise ModelError(f"model {name!r}: parameters must be floating-point arrays, at least one")
     return Model(name, _spec(leaves, detects), init, apply, _unflattener(example), penalty, random, whole=whole)
+
+
+def _refuse_pytorch(source: Any) -> None:
+    torch = sys.modules.get("torch")  # without it there are no modules
+    kind = source if isinstance(source, type) else type(source)
+    if torch is not None and issubclass(kind, torch.nn.Module):
+        raise ModelError(
+            f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it by JAX, "
+            "fk.torch_model(...) trains it by PyTorch"
+        )
 
 
 def _unflattener(example: Tree) -> Callable[[Array], Tree]:

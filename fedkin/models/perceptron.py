@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
 from fedkin.models.layers import Dense
-from fedkin.models.model import Model, Samples, Tree, as_model
+from fedkin.models.model import Model, Samples, Tree, as_model, check_samples
 
 
 def mclr(data: Samples, l2: float = 0.0) -> Model:
@@ -61,7 +61,8 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Number of features of a sample. Raises ModelError for text."""
+    """Number of features of a sample. Raises ModelError for text, and for what are no federated data."""
+    check_samples(data)
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None
         actual = f"text (word numbers, {data.x.dtype}): use rnn or lstm" if text else data.x.dtype

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Integer
 
 from fedkin.core.errors import ModelError
 from fedkin.models.layers import Dense, glorot
-from fedkin.models.model import Model, Text, as_model
+from fedkin.models.model import Model, Text, as_model, check_samples
 
 _EMBEDDING = 8  # McMahan et al. 2017
 
@@ -180,6 +180,7 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
 
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
     """The vectors of the data, or the shape of an embedding."""
+    check_samples(data)
     x, vocabulary = data.x, data.vocabulary
     if vocabulary is None or not np.issubdtype(x.dtype, np.integer) or x.ndim != 2 or not x.shape[1]:
         actual = f"{x.dtype} of shape {x.shape}" + (", and no vocabulary" if vocabulary is None else "")

@@ -26,6 +26,7 @@ from fedkin.methods.personalized import MARKS
 from fedkin.methods.server_optimized import MOMENTS
 from fedkin.run import version_0_1
 from fedkin.run.method_options import with_options
+from fedkin.staleness.late_replies import LATE
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
@@ -244,7 +245,7 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    options = set(arrays) & {*MOMENTS, *MARKS}  # what options of any method add to its state
+    options = set(arrays) & {*MOMENTS, *MARKS, *LATE}  # what options of any method add to its state
     state_type = _state_type(type_name, set(arrays) - options)
     if state_type is not None:
         state_type = with_options(state_type, options)

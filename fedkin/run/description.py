@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.option_registry import OPTIONS, known_values
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.data.federated import FederatedData
@@ -28,11 +29,11 @@ def method_in(description: Mapping[str, Any]) -> str:
 
 def option_values(options: MethodOptions) -> dict[str, Values]:
     """The sections of a description that name options of all methods."""
-    known = {"server_optimizer": registry.server_optimizers(), "personal": registry.personal_parts()}
-    known |= {"privacy": registry.privacy(), "robust": registry.robust_rules(), "attack": registry.attacks()}
-    given = {name: getattr(options, name) for name in known}
+    given = {name: getattr(options, name) for name in OPTIONS}
     return {
-        name: {"name": _name(one, known[name]), **plain_values(one)} for name, one in given.items() if one is not None
+        name: {"name": _name(one, known_values(name)), **plain_values(one)}
+        for name, one in given.items()
+        if one is not None
     }
 
 

@@ -18,7 +18,8 @@ def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> st
         summary: ``Run.summary``.
         against: those of the methods beside it.
     """
-    best = f"{_percent(summary['best_accuracy'])} in round {summary['best_round']}"
+    chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
+    best = f"{_percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
     scores = [f"accuracy {_percent(summary['final_accuracy'])}"]
     scores += [f"best {best}"] if summary["best_accuracy"] is not None else []
     scores += [f"bottom 10% of clients {_percent(summary['bottom_decile'])}"]

@@ -1,5 +1,5 @@
-"""What goes with any method: a server optimiser, a part of each client's own, privacy of clients, a robust rule, and
-clients that attack."""
+"""What goes with any method: a server optimiser, a part of each client's own, privacy of clients, a robust rule, late
+replies, and clients that attack."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, State
 from fedkin.core.requirements import requirements_of
@@ -20,6 +21,9 @@ from fedkin.privacy.client_dp import ClientDP
 from fedkin.robust import robust
 from fedkin.robust.byzantine import Attacked, Byzantine
 from fedkin.robust.robust import Robust, RobustAggregation
+from fedkin.staleness import late_replies
+from fedkin.staleness.late_replies import LATE, Late, with_late
+from fedkin.staleness.settings import LateReplies
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class MethodOptions:
         privacy: clips and noise of the sums that are released.
         robust: a rule in place of the mean.
         attack: clients that send other updates than they have computed.
+        late: what replies that come after their round count for.
     """
 
     server_optimizer: ServerOptimizer | None = None
@@ -39,6 +44,7 @@ class MethodOptions:
     privacy: ClientDP | None = None
     robust: RobustAggregation | None = None
     attack: Byzantine | None = None
+    late: LateReplies | None = None
 
     def refusal(self, method: Method, spec: ModelSpec) -> tuple[str, str] | None:
         """The option that does not go with a method and a model, and why; None where both do."""
@@ -48,6 +54,8 @@ class MethodOptions:
             return "privacy", why
         if self.robust is not None and (why := self._robust_refusal(method)):
             return "robust", why
+        if self.late is not None and (why := self._late_refusal(method)):
+            return "late", why
         if self.attack is not None and requirements_of(method).peers:
             return "attack", f"{type(method).__name__} has no server; attacks between peers are not simulated"
         if self.personal is None:
@@ -72,19 +80,48 @@ class MethodOptions:
             return "personal heads send sums of bodies besides; take personal models (ditto), or none"
         return robust.refusal(method)
 
+    def _late_refusal(self, method: Method) -> str | None:
+        """Why late replies do not go with a method or with another option; None where they do."""
+        if self.privacy is not None:
+            return (
+                "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
+            )
+        if self.robust is not None:
+            return "a robust rule compares replies of one round; take one of the two"
+        return late_replies.refusal(method)
+
     def applied(self, method: Method) -> Method:
         """The method with these options."""
         own: Any = method if self.personal is None else Personalized(method, self.personal)
         own = own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
         own = own if self.robust is None else Robust(own, self.robust)
+        own = own if self.late is None else Late(own, self.late)
         return own if self.attack is None else Attacked(own, self.attack)
 
 
 NO_OPTIONS = MethodOptions()
+
+_EXPECTED = {
+    "server_optimizer": (ServerOptimizer, "an optimizer, such as fk.FedAdam()"),
+    "personal": (PersonalPart, "a part of each client's own, such as fk.PersonalHead()"),
+    "privacy": (ClientDP, "a value, such as fk.ClientDP(epsilon=2, delta=1e-4)"),
+    "robust": (RobustAggregation, "a value, such as fk.RobustAggregation('median')"),
+    "attack": (Byzantine, "a value, such as fk.Byzantine('alie', share=0.3)"),
+    "late": (LateReplies, "a value, such as fk.LateReplies(max_age=2)"),
+}
+
+
+def checked_options(*options: Any) -> MethodOptions:
+    """Options of all methods, in their order, or None for those that are left out. Raises ConfigError for others."""
+    for option, (name, (kind, expected)) in zip(options, _EXPECTED.items(), strict=True):
+        if isinstance(option, type) or not isinstance(option, kind | None):
+            raise ConfigError(f"{name} must be {expected}, got {option!r}")
+    return MethodOptions(*options)
 
 
 def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:
     """The type of a method's states that have these arrays of options besides, in the order of ``applied``."""
     for mark in MARKS:
         kind = with_personal(kind, mark) if mark in arrays else kind
-    return with_moments(kind) if set(MOMENTS) & set(arrays) else kind
+    kind = with_moments(kind) if set(MOMENTS) & set(arrays) else kind
+    return with_late(kind) if set(LATE) & set(arrays) else kind

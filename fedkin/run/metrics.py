@@ -18,6 +18,7 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.decentralized import PeerState
 from fedkin.run.evaluation_sample import draw_sample, estimate
 from fedkin.run.observations import Observations, distances
+from fedkin.staleness.late_replies import late_record
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Scores, evaluate
 from fedkin.tasks.train import TrainingReply
@@ -241,6 +242,7 @@ def training_record(observations: Observations, state: State) -> Record:
         **discrepancy_record(distances(observations.training, state)),
         "missing": observations.missing,
         "nonfinite": observations.nonfinite,
+        **late_record(state),
         **_before_training(reply),
     }
 

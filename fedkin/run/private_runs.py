@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.option_registry import make_option
 from fedkin.config.plan import Plan
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
@@ -76,7 +77,7 @@ def audit_of_config(config: RunConfig) -> Audit:
     Raises:
         ConfigError: the configuration has no privacy, or one that has no epsilon.
     """
-    settings = registry.make_option(registry.privacy(), config.privacy)
+    settings = make_option("privacy", config.privacy)
     if settings is None:
         raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
     clients = registry.make(registry.datasets(), config.data).clients

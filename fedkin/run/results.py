@@ -167,6 +167,7 @@ class Run(ModelAccess):
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
             "nonfinite": sum(r["nonfinite"] for r in self.records),
+            **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
             **({"failed": why} if (why := failure(self.records)) else {}),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],
@@ -234,7 +235,7 @@ class Run(ModelAccess):
                 f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
             )
         if not (source / SUMMARY).exists():
-            raise CheckpointError(f"{source} holds a run that is not finished; resume it: --resume {source}")
+            raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
         try:
             clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
         except Exception as error:  # a damaged file makes its reader raise whatever it may

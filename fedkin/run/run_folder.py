@@ -98,7 +98,7 @@ class Folder:
         with storage_errors(path):
             taken = holds_run(path)
         if taken:
-            raise StorageError(f"{path} already holds a run; resume it (--resume {path}) or choose another folder")
+            raise StorageError(f"{path} already holds a run; resume it (--resume, resume=True) or name another folder")
         refuse_others(path, _OWN)
         created = make_folder(path)
         try:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedkin.config import registry
 from fedkin.config.engine import check_engine
+from fedkin.config.option_registry import OPTIONS, make_option
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, check_integer, error_context
@@ -24,7 +25,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy.client_dp import ClientDP
-from fedkin.robust.byzantine import Byzantine
+from fedkin.robust.byzantine import LABELS, Byzantine
 from fedkin.robust.robust import RobustAggregation
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
@@ -32,13 +33,15 @@ from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
-from fedkin.run.method_options import MethodOptions
+from fedkin.run.method_options import MethodOptions, checked_options
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
+from fedkin.scenarios.label_flip import flip_labels
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+from fedkin.staleness.settings import LateReplies
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -58,6 +61,7 @@ def simulate(
     privacy: ClientDP | None = None,
     robust: RobustAggregation | None = None,
     attack: Byzantine | None = None,
+    late: LateReplies | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -99,6 +103,7 @@ def simulate(
         robust: a rule in place of the mean, within each cluster (``RobustAggregation(...)``), against clients that
             attack.
         attack: clients that attack (``Byzantine(...)``), to see what that does.
+        late: replies that come after their round (``LateReplies(...)``), and what they count for in the next ones.
         seed: of all randomness but that of ``data`` and of privacy.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
@@ -140,7 +145,7 @@ def simulate(
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
-    options = _options(server_optimizer, personal, privacy, robust, attack)
+    options = checked_options(server_optimizer, personal, privacy, robust, attack, late)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     description = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
@@ -152,7 +157,7 @@ def simulate(
     }
     description |= _shift_section(shift) | option_values(options)
     compute = (devices, clients_per_batch, check_engine(engine), actors)
-    worlds = SimulatedWorlds(data, model, local, scenario, shift, *compute)
+    worlds = SimulatedWorlds(_attacked(data, options), model, local, scenario, shift, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
@@ -204,8 +209,9 @@ def from_config(
         federated = registry.make(registry.datasets(), config.data) if data is None else data
     with error_context("model"):
         model = trainable(registry.make(registry.models(), config.model, federated))
+    options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
     worlds = SimulatedWorlds(
-        federated,
+        _attacked(federated, options),
         model,
         config.work,
         registry.make_population(config.scenario),
@@ -218,15 +224,16 @@ def from_config(
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()
     description["data"] = {**description["data"], **label_names(federated)}
-    options = MethodOptions(
-        registry.make_server_optimizer(config.server_optimizer),
-        registry.make_option(registry.personal_parts(), config.personal),
-        registry.make_option(registry.privacy(), config.privacy),
-        registry.make_option(registry.robust_rules(), config.robust),
-        registry.make_option(registry.attacks(), config.attack),
-    )
     experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
     return experiment, methods
+
+
+def _attacked(data: FederatedData, options: MethodOptions) -> FederatedData:
+    """The data as they are trained on: attackers may have flipped their labels."""
+    attack = options.attack
+    if attack is None or attack.attack != LABELS:
+        return data
+    return flip_labels(data, attack.attackers(data.clients, data.true_clusters))
 
 
 def trainable(model: Any) -> AnyModel:
@@ -237,7 +244,7 @@ def trainable(model: Any) -> AnyModel:
             "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or fk.torch_model, or be a "
             f"PyTorch nn.Module; got {type(wrapped).__name__}"
         )
-    if isinstance(wrapped, ModelWithWorkers):
+    if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
         _warn_of_pytorch(wrapped.name)
     return wrapped
 
@@ -255,23 +262,6 @@ def _shift_section(shift: Shift | None) -> dict[str, Values]:
 def _own(model: AnyModel) -> Values:
     """What a model says of itself besides name and size."""
     return model.description() if isinstance(model, ModelWithWorkers) else {}
-
-
-def _options(
-    server_optimizer: object, personal: object, privacy: object, robust: object, attack: object
-) -> MethodOptions:
-    """The options of all methods. Raises ConfigError for what is none."""
-    if isinstance(server_optimizer, type) or not isinstance(server_optimizer, ServerOptimizer | None):
-        raise ConfigError(f"server_optimizer must be an optimizer, such as fk.FedAdam(), got {server_optimizer!r}")
-    if isinstance(personal, type) or not isinstance(personal, PersonalPart | None):
-        raise ConfigError(f"personal must be a part of each client's own, such as fk.PersonalHead(), got {personal!r}")
-    if isinstance(privacy, type) or not isinstance(privacy, ClientDP | None):
-        raise ConfigError(f"privacy must be a value, such as fk.ClientDP(epsilon=2, delta=1e-4), got {privacy!r}")
-    if isinstance(robust, type) or not isinstance(robust, RobustAggregation | None):
-        raise ConfigError(f"robust must be a value, such as fk.RobustAggregation('median'), got {robust!r}")
-    if isinstance(attack, type) or not isinstance(attack, Byzantine | None):
-        raise ConfigError(f"attack must be a value, such as fk.Byzantine('alie', share=0.3), got {attack!r}")
-    return MethodOptions(server_optimizer, personal, privacy, robust, attack)
 
 
 def _plain(value: Any) -> Any:

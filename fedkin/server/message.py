@@ -52,13 +52,6 @@ class RpcMessage:
         """A float array of this shape. Raises InvalidMessageError for anything else."""
         return self._checked(name, "f", shape)
 
-    def float32s(self, name: str, *shape: int) -> np.ndarray:
-        """A float32 array of this shape, as models and updates are. Raises InvalidMessageError for anything else."""
-        array = self.floats(name, *shape)
-        if array.dtype != np.float32:
-            raise InvalidMessageError(f"expected {name} in float32, got {array.dtype}")
-        return array
-
     def integers(self, name: str, *shape: int) -> np.ndarray:
         """An integer array of this shape. Raises InvalidMessageError for anything else."""
         return self._checked(name, "iu", shape).astype(np.int64)
@@ -141,7 +134,7 @@ def unpack(data: bytes) -> np.ndarray:
     """What ``pack`` made. Raises InvalidMessageError for anything else."""
     try:
         stream = zlib.decompressobj()
-        raw = stream.decompress(data, _SIZE_LIMIT)
+        raw = stream.decompress(data, _SIZE_LIMIT + 1)  # it ends within the limit, or is refused
         head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
         start = 8 * (_HEAD + int(head[1]))
         shape = tuple(np.frombuffer(raw[8 * _HEAD : start], "<i8").tolist())
@@ -149,6 +142,6 @@ def unpack(data: bytes) -> np.ndarray:
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
         raise InvalidMessageError("packed numbers that cannot be read") from error
-    if stream.unconsumed_tail:
-        raise InvalidMessageError(f"packed numbers of more than {_SIZE_LIMIT} bytes")
+    if not stream.eof or stream.unused_data:
+        raise InvalidMessageError(f"packed numbers that are cut, or of more than {_SIZE_LIMIT} bytes")
     return flat.astype(bool) if head[0] else flat

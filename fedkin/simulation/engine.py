@@ -25,7 +25,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
-from fedkin.simulation.workers import AnyModel, check_samples, program_release, worker_factory
+from fedkin.simulation.workers import AnyModel, check_samples, decided, program_release, worker_factory
 
 
 class SimulatedWorld:
@@ -76,7 +76,7 @@ class SimulatedWorld:
         if engine is not None:
             from fedkin.simulation.ray_workers import ray_factory
 
-            self._workers = ray_factory(engine, model, self._ids, clients_per_batch, actors)
+            self._workers = ray_factory(engine, decided(model, data), self._ids, clients_per_batch, actors)
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)

@@ -29,7 +29,8 @@ class FakeWorld(SimulatedWorld):
     One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those in ``garbage``
     reply NaN. ``counts`` are the label counts of the shift test; tests change them. The whole vector is the last layer
     and its bias, or ``head`` is. With ``detects`` the target of a detector of class c is ``target[i] + c``, and it
-    scores P - |w|^2 on any sample. A client has one sample, of its first class; ``examples`` are its weight.
+    scores P - |w|^2 on any sample. A client has one sample, of its first class, with its row of ``features``;
+    ``examples`` are its weight.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -42,6 +43,7 @@ class FakeWorld(SimulatedWorld):
     detects: bool = False
     true_clusters: Int[np.ndarray, "N"] | None = None
     head: slice | None = None
+    features: Float[np.ndarray, "N d"] | None = None
 
     def __post_init__(self) -> None:
         self.total_clients, parameters = self.target.shape
@@ -66,6 +68,7 @@ class FakeWorld(SimulatedWorld):
         counts = None if self.counts is None else self.counts[clients]
         sizes = np.array([len(rows) for rows in own], np.int64)
         part = FakeWorld(self.target[clients], sizes, garbage=frozenset(garbage.tolist()), counts=counts)
+        part.data.x = self.data.x[clients]
         return part.data, part._scorer, part._trainer
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
@@ -91,13 +94,13 @@ class _Labels:
 
 
 class _Samples:
-    """One sample of each client; its features are never used."""
+    """One sample of each client; models never use its features."""
 
     scored_split = "test"
 
     def __init__(self, world: FakeWorld) -> None:
         self._world, clients = world, world.total_clients
-        self.x = np.zeros((clients, 1), np.float32)
+        self.x = np.zeros((clients, 1), np.float32) if world.features is None else world.features
         self._rows = Ragged(np.arange(clients), np.arange(clients + 1))
 
     @property

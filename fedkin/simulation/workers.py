@@ -6,6 +6,7 @@ where a JAX model is used: a client with another model starts without it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,6 +48,14 @@ class ModelWithWorkers(AnyModel, Protocol):
         """Try the model on one sample; return its layout. Raises ModelError where it does not fit the data."""
         ...
 
+    def in_jax(self, data: FederatedData) -> Any:
+        """The JAX model that is trained in its place; None where its own workers train it."""
+        ...
+
+    def decided(self, data: FederatedData) -> Any:
+        """The same model, with whatever it leaves open about its training decided for these data."""
+        ...
+
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
         """Workers on these data; ``ids`` are the numbers of the clients in streams."""
         ...
@@ -81,16 +90,26 @@ def worker_factory(
         devices: number of XLA devices; None for all. JAX models only, as is the next.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
     """
-    if isinstance(model, ModelWithWorkers):
-        return lambda data: model.workers(data, ids)
-    from fedkin.simulation import compiled_workers
 
-    return compiled_workers.worker_factory(model, ids, devices, clients_per_batch)  # type: ignore[arg-type]
+    def workers(data: FederatedData) -> Workers:
+        jax_model: Any = model.in_jax(data) if isinstance(model, ModelWithWorkers) else model
+        if jax_model is None:
+            return model.workers(data, ids)  # type: ignore[attr-defined]
+        from fedkin.simulation import compiled_workers
+
+        return compiled_workers.worker_factory(jax_model, ids, devices, clients_per_batch)(data)
+
+    return workers
+
+
+def decided(model: AnyModel, data: FederatedData) -> AnyModel:
+    """The model as it is trained on these data, for processes that see a part of them."""
+    return model.decided(data) if isinstance(model, ModelWithWorkers) else model
 
 
 def program_release(model: AnyModel) -> Callable[[], object]:
     """A function that releases compiled programs where the process has too many, to be called between rounds."""
-    if isinstance(model, ModelWithWorkers):
+    if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:  # nothing has been compiled
         return lambda: None
     from fedkin.simulation import compiled_programs
 

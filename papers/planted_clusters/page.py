@@ -52,16 +52,20 @@ def found_table(results: Results) -> str:
     for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
         runs = runs_of(results, question)
         perfect = [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
-        since = sorted(_since(r["ari"]) for r in perfect)
-        when = f"{since[0]}" if len(set(since)) == 1 else f"{since[0]} - {since[-1]}" if since else ""
+        rounds = sorted(since(r["ari"]) for r in perfect)
+        when = f"{rounds[0]}" if len(set(rounds)) == 1 else f"{rounds[0]} - {rounds[-1]}" if rounds else ""
         name = f"{question.method}, 784-128-10, Glorot weights" if question in GLOROT else question.method
         lowest = f"{min(r['ari'][-1] for r in runs):.2f}" if runs else ""
         lines.append([name, NAMES[question.kind], f"**{len(perfect)}** of {len(runs)}", when, lowest])
     return markdown(["method", "kind", "seeds with ARI 1 at the end", "from round", "lowest ARI at the end"], lines)
 
 
-def _since(ari: Sequence[float | None]) -> int:
-    """The round from which agreement is perfect to the end."""
+def since(ari: Sequence[float | None]) -> int:
+    """The round from which agreement is perfect to the end.
+
+    Args:
+        ari: agreement after every round.
+    """
     wrong = [r for r, a in enumerate(ari) if a != 1]
     return wrong[-1] + 1 if wrong else 0
 

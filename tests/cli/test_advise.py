@@ -43,6 +43,8 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
         assert other not in result.stdout
     assert "next: put these sections below" in result.stdout
     assert "gains over FedAvg with 2 clusters" in result.stdout and "with two clusters: " in result.stdout
+    (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
+    assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()  # there are no halves of a byte
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout

@@ -215,7 +215,7 @@ def test_a_wrong_checksum_is_one_line(elsewhere: Path, monkeypatch: pytest.Monke
 
 def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path, run_folder: Path) -> None:
     before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
-    refused(fedkin("run", *QUICK, "--out", "a"), "already holds a run", "--resume a")
+    refused(fedkin("run", *QUICK, "--out", "a"), "already holds a run", "--resume")
     refused(fedkin("run", "--resume", "a", "method.clusters=2"), "another configuration", "method.clusters is 3")
     refused(fedkin("run", "--resume", "a", "run.rounds=1"), "is at round 2 already")
     refused(fedkin("run", "--resume", "a", "--out", "b"), "exclude each other")

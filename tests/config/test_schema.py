@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from fedkin.config.run import load
 from fedkin.config.schema import options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError
 
@@ -82,6 +83,12 @@ def test_values_take_the_type_of_the_option() -> None:
 def test_anything_else_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(dataset, **values)
+
+
+def test_a_part_of_a_table_is_refused_with_the_table() -> None:
+    with pytest.raises(ConfigError) as error:
+        load(None, ["local.schedule.name=cosine"])
+    assert str(error.value) == """local.schedule is a table; write it whole: 'local.schedule={name = "cosine", ...}'"""
 
 
 def test_what_has_no_default_is_required() -> None:

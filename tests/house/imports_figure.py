@@ -19,6 +19,7 @@ ABOUT = {  # what a package is for, in two words
     "security": "certificates",
     "privacy": "noisy sums",
     "robust": "rules, attacks",
+    "staleness": "late replies",
     "tasks": "client work",
     "methods": "one paper each",
     "models": "networks",

@@ -18,20 +18,21 @@ PACKAGES: dict[str, str] = {
     "security": "core",
     "privacy": "core",
     "robust": "core",
+    "staleness": "core aggregation",
     "tasks": "core measures",
     "methods": "core aggregation measures clustering tasks",
     "models": "core",
     "data": "core",
     "scenarios": "core data",
     "simulation": "core models data scenarios",
-    "simulation.torch": "core data simulation",
-    "config": "core methods models data scenarios simulation.torch privacy robust",
+    "simulation.torch": "core data models simulation",
+    "config": "core methods models data scenarios simulation.torch privacy robust staleness",
     "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
     "tracking": "core",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
-    "privacy robust",
+    "privacy robust staleness",
     "server.deploy": "core data simulation simulation.torch config export server security run tracking reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
@@ -41,7 +42,7 @@ PACKAGES: dict[str, str] = {
     "estimator": "core data config run export",
     "cli": "core data config export run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
-    "": "every package",  # fedkin/__init__.py gathers the public names
+    "": "every package",  # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
 
@@ -67,7 +68,7 @@ TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 def package_of(module: str) -> str:
     """The folder of a module below fedkin, as a dotted name; a file beside the folders is a package of its own."""
-    if module == "fedkin":
+    if module in ("fedkin", "fedkin.__main__"):
         return ""
     folder = FILES[module].relative_to(ROOT / "fedkin").parts[:-1]
     return ".".join(folder) or module.removeprefix("fedkin.")

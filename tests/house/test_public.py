@@ -20,7 +20,8 @@ Byzantine
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
 PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
-FedkinError FlexCFL IFCA IFCAMig Incremental Ledger LocalTraining Method MethodError MissingExtra ModelError ModelSpec
+FedkinError FlexCFL IFCA IFCAMig Incremental LateReplies Ledger LocalTraining Method MethodError MissingExtra ModelError
+ModelSpec
 Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll
 SwapPart Steps prequential_accuracy
 TaskError Tracker TrainingReply WorkerError World __version__ as_model data

@@ -8,13 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
+import pandas as pd
 import pytest
 
 from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.models import MODELS, cnn, mclr, mlp
+from fedkin.models import MODELS, cnn, lstm, mclr, mlp, mobilenet, rnn
 from fedkin.models.model import Model
 
 IMAGE = (28, 28, 1)
@@ -228,3 +230,14 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
     small = replace(data((8, 8)), name="digits")
     with pytest.raises(ModelError, match=r"take mclr or mlp .*: the data set mnist has 28 x 28$"):
         cnn(small)
+
+
+@pytest.mark.parametrize("make", [mclr, mlp, cnn, rnn, lstm, mobilenet], ids=lambda make: make.__name__)
+def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
+    make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users call it, without the types of tests
+    with pytest.raises(ModelError, match=r"fk.data.from_pandas\(table, label=..., client=...\), got DataFrame"):
+        make(pd.DataFrame({"age": [1.0]}))
+    with pytest.raises(ModelError, match=r"fk.data.from_arrays.*got list"):
+        make([1.0])

@@ -57,7 +57,7 @@ def create(path: Path, grid: Grid) -> list[Path]:
     """
     if (path / COMPARISON).exists():
         other = _other_part(_read(path), grid)
-        how = f"this comparison; go on with it: --resume {path} --seeds {len(grid.seeds)}"
+        how = f"this comparison; go on with it: --resume {path} --seeds {len(grid.seeds)} (in Python resume=True)"
         raise StorageError(f"{path} already holds {f'one of other {other}; choose another folder' if other else how}")
     if holds_run(path):
         raise StorageError(f"{path} already holds a run; choose another folder")

@@ -13,9 +13,10 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.config import own_methods, registry
+from fedkin.config.option_registry import make_option
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
-from fedkin.config.server import ServerConfig
+from fedkin.config.server import OPTIONS, ServerConfig
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
@@ -62,8 +63,7 @@ def serve(
         entries = (config.method, *config.against)
         selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
         resume = holds_run(folder)
-        optimizer = registry.make_server_optimizer(config.server_optimizer)
-        options = MethodOptions(optimizer, registry.make_option(registry.personal_parts(), config.personal))
+        options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
         settings = (config.plan, config.description(), log_round, resume, trackers, options)
         return Experiment(worlds, *settings).run(selected, folder)
 

@@ -1,0 +1,209 @@
+"""Numbers of the notes that are in no single cell of a table: gains, counts, extremes over runs.
+
+A place ``{a name}`` in the note of a paper is the number of that name here, from the stored runs; ``papers.notes``
+fills it in. Shares are in percent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import floor, isnan, nan
+from statistics import mean
+from typing import Any
+
+from papers.advise import page as advise_page
+from papers.advise.recipes import OTHERS, PLANTED
+from papers.athena.numbers import first_run
+from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
+from papers.panm import page as panm_page
+from papers.panm.recipes import ABSENT, PANMS, PEERS, ROUNDS, Question
+from papers.planted_clusters import page as planted_page
+from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
+from papers.planted_clusters.recipes import Question as PlantedQuestion
+from papers.reproduction_marks import Results
+
+NOT_RUN = "(not run)"
+Numbers = dict[str, str]
+
+
+def athena(results: Results) -> Numbers:
+    """Of hierarchical clustering and ATHENA-FL."""
+    numbers: Numbers = {}
+    for epochs in ("5", "10"):
+        ranges = [
+            (first_run(results, "eps", CLUSTERINGS[split, "cnn"].row, epochs) or {}).get("range") or [nan, nan]
+            for split in ("IID", "2 classes", "5 classes")
+        ]
+        lows = [nan if low is None else low for low, _ in ranges]
+        highs = [high for _, high in ranges if high is not None]
+        numbers[f"IID eps from, {epochs} epochs"] = _text(lows[0], ".4f")
+        numbers[f"eps, {epochs} epochs"] = _span([_extreme(max, lows), _extreme(min, highs)], ".4f")
+    iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
+    numbers["IID noise, 10 epochs"] = _text(iid["dbscan"].count(-1) if iid else nan, "d")
+    for split in ("2 classes", "5 classes"):
+        clustered, one = (
+            _curve(first_run(results, "Fig. 1", PER_CLUSTER[split].row, column))
+            for column in ("clustered", "one model")
+        )
+        numbers[f"gain by clusters, {split}"] = _text(clustered[-1] - one[-1], ".0f")
+    for title, key in {f"{data}, {split}": (data, split) for data, split in COMBINED}.items():
+        row = COMBINED[key].row
+        runs = [
+            first_run(results, "Fig. 2-4", row, column) for column in ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
+        ]
+        detectors, scaled, fedavg = (_clients(run) for run in runs)
+        best, _, best_fedavg = (max(_curve(run)) for run in runs)
+        numbers |= {
+            f"detectors, {title}": _text(detectors, ".0f"),
+            f"scaled, {title}": _text(scaled, ".0f"),
+            f"FedAvg, {title}": _text(fedavg, ".0f"),
+            f"best detectors, {title}": _text(best, ".0f"),
+            f"best FedAvg, {title}": _text(best_fedavg, ".0f"),
+            f"gain, {title}": _text(detectors - fedavg, ".0f"),
+            f"best gain, {title}": _text(best - best_fedavg, ".0f"),
+            f"scaling, {title}": _text(scaled - detectors, ".1f"),
+            f"detectors in round 2, {title}": _text(_at(_curve(runs[0]), 2), ".0f"),
+        }
+    return numbers
+
+
+def planted(results: Results) -> Numbers:
+    """Of planted clusters."""
+
+    def perfect(question: PlantedQuestion) -> list[dict[str, Any]]:
+        runs = planted_page.runs_of(results, question)
+        return [r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters]
+
+    def count(kind: str, questions: Iterable[PlantedQuestion]) -> Numbers:
+        asked = [q for q in questions if planted_page.runs_of(results, q)]
+        runs = sum(len(planted_page.runs_of(results, q)) for q in asked)
+        found = sum(len(perfect(q)) for q in asked)
+        return {
+            f"{kind}: runs": _count(runs),
+            f"{kind}: found": _count(found, runs),
+            f"{kind}: not found": _count(runs - found, runs),
+        }
+
+    numbers: Numbers = {}
+    for method in dict.fromkeys(q.method for q in RECOVERY):
+        numbers |= count(method, (q for q in RECOVERY if q.method == method))
+    numbers |= count("IFCA, Glorot", GLOROT)
+    for question in THRESHOLDS:
+        numbers |= count(question.method, [question])
+    since = [planted_page.since(r["ari"]) for q in RECOVERY if q.method == "IFCA" for r in perfect(q)]
+    numbers["IFCA: latest round"] = _text(_extreme(max, since), ".0f")
+    for method in dict.fromkeys(q.method for q in SWAPPED):
+        recalls = [
+            100 * mean(r["shift_recall"] for r in planted_page.runs_of(results, q))
+            for q in SWAPPED
+            if q.method == method and planted_page.runs_of(results, q)
+        ]
+        numbers[f"{method}: recall"] = _span(recalls, ".0f")
+    return numbers
+
+
+def peers(results: Results) -> Numbers:
+    """Of peers without a server."""
+
+    def runs_of(panel: str, method: str, **options: Any) -> list[dict[str, Any]]:
+        return panm_page.runs_of(results, Question(panel, method, **options))
+
+    def end(runs: list[dict[str, Any]], name: str, round: int = -1) -> float:
+        return 100 * mean(run[name][round] for run in runs) if runs else nan
+
+    compared = {
+        method: runs_of("compared", method)
+        for method in (*PANMS, "oracle", "gossip", "local", "PENS", "IFCA", "FedAvg")
+    }
+    accuracy = {method: end(runs, "accuracy") for method, runs in compared.items()}
+    lowest = [p for method in PANMS for r in compared[method] for p in r["neighbour_precision"][10:] if p is not None]
+    numbers = {
+        "lowest precision": _text(floor(1e4 * min(lowest)) / 1e4 if lowest else nan, ".4f"),
+        "behind the oracle": _text(_extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"),
+        "above gossip": _text(accuracy["PANMGrad"] - accuracy["gossip"], ".0f"),
+        "above local": _text(accuracy["PANMGrad"] - accuracy["local"], ".0f"),
+        "PENS: precision in round 50": _text(end(compared["PENS"], "neighbour_precision", 50), ".0f"),
+    }
+    for method, runs in compared.items():
+        megabytes = [run["bytes"] / ROUNDS / PEERS / 1e6 for run in runs]
+        numbers[f"{method}: megabytes"] = _text(mean(megabytes) if megabytes else nan, ".1f")
+        numbers[f"{method}: accuracies"] = _span([100 * run["accuracy"][-1] for run in runs], ".1f")
+        if method in PANMS:
+            numbers[f"{method}: recall"] = _text(end(runs, "neighbour_recall"), ".0f")
+    harder = [(f"{n} images", {"panel": "images", "images": n}) for n in (5, 10)]
+    harder += [(f"{k} clusters", {"panel": "clusters", "clusters": k}) for k in (8, 16)]
+    harder += [(f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)]
+    harder += [(who, {"panel": "absent", "absent": who}) for who in ABSENT if who]
+    for name, options in harder:
+        for method in PANMS:
+            runs = runs_of(method=method, **options)
+            for figure in ("precision", "recall"):
+                numbers[f"{method}, {name}: {figure}"] = _text(end(runs, f"neighbour_{figure}"), ".0f")
+            numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - end(runs, "neighbour_precision"), ".0f")
+            numbers[f"{method}, {name}: not found"] = _text(100 - end(runs, "neighbour_recall"), ".0f")
+    of_eight = runs_of("clusters", "PANMGrad", clusters=8)
+    for round in (22, 50):
+        numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = _text(
+            end(of_eight, "neighbour_precision", round), ".0f"
+        )
+    return numbers
+
+
+def advise(results: Results) -> Numbers:
+    """Of the advice on the number of clusters."""
+    runs = {case: advise_page.runs_of(results, case) for case in (*PLANTED, *OTHERS)}
+    known = [run for case in PLANTED for run in runs[case]]
+    planted_cases = [case for case in PLANTED if case.kind != "iid"]
+    gains = [run["gain"] for case in OTHERS if case.kind != "Dirichlet 1" for run in runs[case] if "gain" in run]
+    images = sorted({case.samples for case in PLANTED})
+    return {
+        "estimates": _count(len(known)),
+        "right": _count(advise_page.correct(known, advise_page.CRITERIA[0]), len(known)),
+        "eigengap right": _count(advise_page.correct(known, "eigengap"), len(known)),
+        "planted cases": str(len(planted_cases)),
+        "images": f"{images[0]} to {images[-1]}",
+        "gains": _span(gains, ".0f"),
+    }
+
+
+NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
+    "athena": athena,
+    "planted": planted,
+    "peers": peers,
+    "advise": advise,
+}
+
+
+def _text(value: float | int, form: str) -> str:
+    return NOT_RUN if isnan(value) else format(value, form)
+
+
+def _span(values: list[float], form: str) -> str:
+    """The lowest and the highest; one number where they are written alike."""
+    ends = [_text(_extreme(which, values), form) for which in (min, max)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def _count(number: int, of: int | None = None) -> str:
+    """A number of runs; nothing to count where there are none."""
+    return str(number) if (number if of is None else of) else NOT_RUN
+
+
+def _extreme(which: Callable[..., float], values: Iterable[float]) -> float:
+    """The least or largest; NaN where one is, or where there is none."""
+    known = list(values)
+    return which(known) if known and not any(isnan(value) for value in known) else nan
+
+
+def _curve(run: Mapping[str, Any] | None) -> list[float]:
+    """Accuracy over the rounds."""
+    return [100 * value for value in run["curve"] if value is not None] if run else [nan]
+
+
+def _clients(run: Mapping[str, Any] | None) -> float:
+    """Mean accuracy of the clients in the last round."""
+    return 100 * mean(run["clients"]) if run else nan
+
+
+def _at(curve: list[float], round: int) -> float:
+    return curve[round] if len(curve) > round else nan

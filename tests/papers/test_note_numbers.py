@@ -1,0 +1,96 @@
+"""Numbers of the notes that no single cell has, from runs that are written down here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from fedkin.core.errors import ConfigError
+from papers.advise.recipes import OTHERS, PLANTED
+from papers.athena.recipes import COMBINED, PER_CLUSTER
+from papers.catalogue import PAPERS
+from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, peers, planted
+from papers.notes import fill
+from papers.panm.recipes import PEERS, ROUNDS
+from papers.panm.recipes import Question as PeerQuestion
+from papers.planted_clusters.recipes import RECOVERY, SWAPPED
+
+Run = dict[str, Any]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_without_runs_no_number_is_made_up(name: str) -> None:
+    numbers = NUMBERS[name]([])
+    assert numbers and set(numbers.values()) - {NOT_RUN} <= ({"14", "35 to 50"} if name == "advise" else set())
+
+
+def test_a_name_in_a_note_is_its_number_and_an_unknown_one_is_refused() -> None:
+    assert fill("of {planted cases} cases", PAPERS["advise"], []) == "of 14 cases"
+    with pytest.raises(ConfigError, match="unknown number 'planted case'; did you mean 'planted cases'"):
+        fill("{planted case}", PAPERS["advise"], [])
+    with pytest.raises(ConfigError, match="unknown number"):
+        fill("{gain}", PAPERS["flexcfl"], [])
+
+
+def figure(table: str, row: str, column: str, curve: list[float], **more: Any) -> Run:
+    return {"table": table, "row": row, "column": column, "seed": 0, "curve": curve, "clients": [curve[-1]] * 2, **more}
+
+
+def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
+    row = COMBINED["mnist", "5 classes"].row
+    runs = [
+        figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80]),
+        figure("Fig. 2-4", row, "ATHENA-FL, calibrated", [0.1, 0.3, 0.2, 0.88, 0.925]),
+        figure("Fig. 2-4", row, "FedAvg", [0.1, 0.3, 0.2, 0.92, 0.74]),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9]),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, 0.3]),
+    ]
+    found = athena(runs)
+    told = {name: found[f"{name}, mnist, 5 classes"] for name in ("gain", "best gain", "scaling", "best FedAvg")}
+    assert told == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
+    assert found["detectors in round 2, mnist, 5 classes"] == "20"
+    assert found["gain by clusters, 2 classes"] == "60" and found["gain by clusters, 5 classes"] == NOT_RUN
+
+
+def test_planted_runs_are_counted_where_the_clusters_are_the_true_ones() -> None:
+    (question,) = (q for q in RECOVERY if q.method == "IFCA" and q.kind == "rotation")
+    ends = [([0.5, 1.0, 1.0], 4), ([0.5, 0.5, 1.0], 4), ([1.0, 1.0, 1.0], 5), ([1.0, 1.0, 0.6], 4)]
+    runs = [{**asdict(question), "seed": s, "ari": ari, "clusters_found": k} for s, (ari, k) in enumerate(ends)]
+    found = planted(runs)
+    assert [found[f"IFCA: {what}"] for what in ("found", "not found", "runs", "latest round")] == ["2", "2", "4", "2"]
+    swapped = [q for q in SWAPPED if q.method == "FlexCFL, label-blind"]
+    recalls = zip(swapped, (0.24, 0.31), strict=True)
+    moved = [{**asdict(q), "seed": 0, "shift_recall": recall} for q, recall in recalls]
+    assert planted(moved)["FlexCFL, label-blind: recall"] == "24 to 31"
+
+
+def of_peers(
+    method: str, accuracy: float, precision: float, panel: str = "compared", seed: int = 0, **more: Any
+) -> Run:
+    curves = {"accuracy": [accuracy] * 101, "neighbour_precision": [0.1] * 10 + [precision] * 91}
+    question = asdict(PeerQuestion(panel, method, **more))
+    return {**question, "seed": seed, **curves, "neighbour_recall": [0.8] * 101, "bytes": 2e6 * ROUNDS * PEERS}
+
+
+def test_peers_are_compared_at_the_end_and_the_lowest_precision_is_never_rounded_up() -> None:
+    runs = [of_peers("PANMGrad", 0.89, 1.0), of_peers("PANMGrad", 0.87, 0.99968, seed=1), of_peers("local", 0.66, 0)]
+    found = peers([*runs, of_peers("PANMGrad", 0.5, 0.43, "images", images=10)])
+    assert found["lowest precision"] == "0.9996" and found["PANMGrad: accuracies"] == "87.0 to 89.0"
+    assert found["above local"] == "22" and found["above gossip"] == NOT_RUN and found["PANMGrad: megabytes"] == "2.0"
+    assert found["PANMGrad, 10 images: precision"] == "43" and found["PANMGrad, 10 images: not found"] == "20"
+    assert found["PANMGrad, 10 images: wrong neighbours"] == "57" and found["PANMLoss, 10 images: precision"] == NOT_RUN
+
+
+def test_advice_counts_the_right_estimates_and_leaves_out_where_nothing_is_gained() -> None:
+    case = PLANTED[0]
+    estimates = [(case.clusters, case.clusters), (case.clusters, 9), (9, 9)]
+    runs = [
+        {**asdict(case), "seed": s, "estimates": {"split-half stability": a, "eigengap": b}}
+        for s, (a, b) in enumerate(estimates)
+    ]
+    runs += [{**asdict(c), "seed": 0, "gain": gain} for c, gain in zip(OTHERS, (8.4, 18.4, 0.2), strict=True)]
+    found = advise(runs)
+    assert (found["right"], found["eigengap right"], found["estimates"]) == ("2", "1", "3")
+    assert found["gains"] == "8 to 18"
