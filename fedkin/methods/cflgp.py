@@ -63,7 +63,7 @@ class CFLGP:
     clusters: int | None = 4  # K; None: found at the first query
     period: int = 2  # p, rounds
     last_query: int = 10  # T_c: no query after so many rounds
-    weighting: Literal["mean", "as_coded"] = "mean"
+    weighting: Literal["mean", "as_coded"] = "mean"  # of a client's gradients of all queries
     warm_up: int = 0  # rounds with one model, before the first query
     max_clusters: int = 10  # where K is looked for
 

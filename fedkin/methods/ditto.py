@@ -46,7 +46,7 @@ class Ditto:
 
     strength: float = 1.0  # lambda
     own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
-    own_lr: float | None = None
+    own_lr: float | None = None  # None: the run's
 
     def __post_init__(self) -> None:
         check_not_negative("strength", self.strength)

@@ -61,11 +61,11 @@ class FedDrift:
 
     every: int = 200  # rounds of a step
     models: int = 10  # M, the most there are
-    delta: float = 0.06
+    delta: float = 0.06  # a loss of accuracy above this is a drift
     delta_merge: float | None = None  # delta'; None: delta
     isolation: int = 1  # W
-    linkage: Literal["complete", "average"] = "complete"
-    eager: bool = False
+    linkage: Literal["complete", "average"] = "complete"  # of models that merge
+    eager: bool = False  # FedDrift-Eager: one new model for all that drift in a step, and no merging
 
     def __post_init__(self) -> None:
         for name in ("every", "models", "isolation"):

@@ -60,12 +60,12 @@ class FedGroup:
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    eta_g: float = 0.01
+    eta_g: float = 0.01  # inter-group learning rate
     mu: float = 0.0  # proximal term of the local solver; above 0 this is FedGrouProx
     components: int = 3  # base directions: three, hence "ternary"
     centers: Literal["kmeans", "random"] = "kmeans"  # "random": the RCC ablation
     newcomers: Literal["similarity", "random"] = "similarity"  # "random": the RAC ablation
-    normalize: bool = True
+    normalize: bool = True  # of the inter-group sum; False: the paper's bare sum
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
@@ -145,4 +145,4 @@ class FedGroup:
 class FedGrouProx(FedGroup):
     """FedGroup whose clients train with FedProx's proximal term (Alg. 2, l. 17-18)."""
 
-    mu: float = 1.0
+    mu: float = 1.0  # proximal term

@@ -85,4 +85,4 @@ class FedPer:
 class FedRep(FedPer):
     """FedPer whose clients train their head first, with the body as it came, and then the body."""
 
-    head_epochs: int = 10
+    head_epochs: int = 10  # of the head, before the body is trained

@@ -61,7 +61,7 @@ class FedRC:
     """Mixtures of K shared models, in whose E-step the frequency of labels is divided out."""
 
     clusters: int = 3  # K
-    hard: bool = False
+    hard: bool = False  # clients predict with the model of largest weight alone
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

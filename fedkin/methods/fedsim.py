@@ -62,7 +62,7 @@ class FedSim:
     clusters: int = 5  # n_clusters, of a cohort
     variance: float | int = 0.95  # of the gradients, that the principal components keep
     clustering: Literal["similarity", "round_robin"] = "similarity"  # "round_robin": the random clustering of Fig. 7
-    as_coded: tuple[Quirk, ...] = ()
+    as_coded: tuple[Quirk, ...] = ()  # what is done as in the authors' code, by name
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

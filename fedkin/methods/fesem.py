@@ -63,9 +63,9 @@ class FeSEM:
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as all clients
-    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
-    eta_g: float = 0.0
+    eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -137,4 +137,4 @@ class FeSEM:
 class FeSEMMig(FeSEM):
     """FeSEM whose clients are assigned anew when their data shift (FlexCFL's FeSEM-MIG)."""
 
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift

@@ -61,14 +61,14 @@ class FlexCFL:
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    steps: int = policies.PRETRAINING_STEPS
-    measure: Literal["edc", "madc"] = "edc"
-    eta_g: float = 0.0
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    steps: int = policies.PRETRAINING_STEPS  # of the pre-training, mini-batches
+    measure: Literal["edc", "madc"] = "edc"  # of how unlike two updates are
+    eta_g: float = 0.0  # inter-group learning rate
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
     centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
     newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
-    normalize: bool = True
+    normalize: bool = True  # of the inter-group sum; False: the paper's bare sum
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "steps"):

@@ -55,13 +55,13 @@ class FLHC:
 
     clusters: int | None = None  # 3 where no distance is given
     distance: float | Literal["silhouette"] | None = None  # between updates, in the metric and linkage below
-    cluster_round: int = 20
-    metric: Literal["l1", "l2", "cosine"] = "l2"
+    cluster_round: int = 20  # rounds of FedAvg come before
+    metric: Literal["l1", "l2", "cosine"] = "l2"  # of updates
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
-    newcomers: Literal["loss", "direction", "random"] = "loss"
-    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    newcomers: Literal["loss", "direction", "random"] = "loss"  # how they are placed
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
-    eta_g: float = 0.0
+    eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
         if self.clusters is not None:

@@ -67,8 +67,8 @@ class FLUX:
 
     latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
     gain: float = 0.06  # of accuracy, below which the clustering comes
-    eps: Literal["knee", "gap"] = "knee"
-    noise: Literal["own", "nearest"] = "own"
+    eps: Literal["knee", "gap"] = "knee"  # of DBSCAN: the published rule, or the middle of the widest range
+    noise: Literal["own", "nearest"] = "own"  # clients that DBSCAN leaves out: clusters of one, or the nearest
 
     def __post_init__(self) -> None:
         for name in ("latest", "gain"):

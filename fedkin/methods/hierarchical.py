@@ -43,9 +43,7 @@ class Hierarchical(LastLayerClustering):
 
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
     narrow: bool = False  # heads have the classes of their cluster only
-    own: Mapping[int, Mapping[str, float | int | str]] = field(
-        default_factory=dict, hash=False
-    )  # local work, by cluster
+    own: Mapping[int, Mapping[str, float | int | str]] = field(default_factory=dict, hash=False)  # work, by cluster
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -52,13 +52,13 @@ class IFCA:
     """Clusters by lowest training loss, chosen by the clients."""
 
     clusters: int = 3  # k
-    averaging: Literal["models", "gradients"] = "models"
+    averaging: Literal["models", "gradients"] = "models"  # what clients send
     weighting: Literal["simple", "examples", "first_client"] = "simple"  # "first_client": FlexCFL's slip, as coded
     shared_base: bool = False  # all layers but the last are one for all clusters, trained by all clients
     newcomers: Literal["round", "loss", "random"] = "round"  # "round": they choose when first selected
-    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
-    eta_g: float = 0.0
+    eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -138,7 +138,7 @@ class IFCA:
 class IFCAMig(IFCA):
     """IFCA whose clients choose anew when their data shift (FlexCFL's IFCA-MIG)."""
 
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:

@@ -63,9 +63,9 @@ class LastLayerClustering:
     eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
     min_samples: int = 2  # of dbscan and optics
     clusters: int | None = None  # of kmeans
-    layer: Literal["bias", "last_layer"] = "bias"
-    noise: Literal["own", "nearest"] = "own"
-    suspicious: float | None = None
+    layer: Literal["bias", "last_layer"] = "bias"  # what of the last layer is clustered: its bias, or all
+    noise: Literal["own", "nearest"] = "own"  # clients that are left out: clusters of their own, or the nearest cluster
+    suspicious: float | None = None  # who is farther than this from all others is excluded; None: nobody
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:

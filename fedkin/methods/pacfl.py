@@ -66,8 +66,8 @@ class PACFL:
 
     p: int = 3  # vectors of each label
     threshold: float = 3.5  # beta, degrees
-    angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"
-    linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
+    angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
+    linkage: Literal["weighted", "average", "complete", "single"] = "weighted"  # of clusters that merge
 
     def __post_init__(self) -> None:
         check_positive_integer("p", self.p)

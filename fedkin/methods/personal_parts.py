@@ -40,7 +40,7 @@ class PersonalPart(Protocol):
 class PersonalHead:
     """The last layer of each client's own, trained alone before the body is; with 0 ``head_epochs``, with it."""
 
-    head_epochs: int = 10
+    head_epochs: int = 10  # of the head, before the body is trained
 
     head = True
 
@@ -62,7 +62,7 @@ class PersonalModel:
 
     strength: float = 1.0  # lambda
     own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
-    own_lr: float | None = None
+    own_lr: float | None = None  # None: the run's
 
     head = False
 

@@ -62,11 +62,11 @@ class SattlerCFL:
     first_split: int = 20  # no cut up to and including this round
     min_size: int = 2  # clusters of this many replies, or fewer, are not cut
     gamma_max: float | None = None  # None: cut without asking, as the code does
-    weighting: Literal["simple", "examples"] = "simple"
-    newcomers: Literal["loss", "direction", "random"] = "loss"
-    migration: Literal["none", "label_blind", "label_aware"] = "none"
+    weighting: Literal["simple", "examples"] = "simple"  # of replies in a mean
+    newcomers: Literal["loss", "direction", "random"] = "loss"  # how they are placed
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
     threshold: float = 0.2  # of a client's samples, changed, count as a shift
-    eta_g: float = 0.0
+    eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
         for name in ("eps1", "eps2", "first_split"):

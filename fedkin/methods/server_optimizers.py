@@ -61,8 +61,8 @@ class ServerOptimizer(Protocol):
 class FedAvgM:
     """Server momentum."""
 
-    lr: float = 1.0
-    beta: float = 0.9
+    lr: float = 1.0  # of the server
+    beta: float = 0.9  # momentum
 
     def __post_init__(self) -> None:
         check_positive("lr", self.lr)
@@ -82,8 +82,8 @@ class FedAdam:
     """Adam on the server."""
 
     lr: float = 0.1  # eta
-    beta1: float = 0.9
-    beta2: float = 0.99
+    beta1: float = 0.9  # of the mean of updates
+    beta2: float = 0.99  # of the mean of their squares
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class FedAdagrad:
     """Adagrad on the server: the second moment is the sum of all squares."""
 
     lr: float = 0.1  # eta
-    beta1: float = 0.0
+    beta1: float = 0.0  # of the mean of updates
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:

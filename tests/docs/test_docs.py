@@ -188,6 +188,7 @@ def test_every_method_has_a_page_with_its_paper_and_its_settings(site: Path) -> 
     for name, method in METHODS.items():
         page = (site / "methods" / f"{method.__module__.rsplit('.', 1)[1]}.html").read_text()
         docstring = inspect.getdoc(sys.modules[method.__module__]) or ""
+        assert "<td></td>" not in page, f"an option of {name} has no comment that says what it is"
         assert docstring.split()[0] in page and f'<code>method.name = "{name}"</code>' in html.unescape(page)
         for field in dataclasses.fields(method):
             assert f"<code>{field.name}</code>" in page, f"{name}: {field.name}"
