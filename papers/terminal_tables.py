@@ -109,7 +109,7 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     grid.add_column("row", overflow="fold")
     grid.add_column("column", overflow="fold")
     for column in ("ours", "paper", "differ-\nence", "seeds"):
-        grid.add_column(column, justify="right", overflow="fold")
+        grid.add_column(column, justify="right", no_wrap=True)
     grid.add_column("", overflow="fold")
     for number in numbers:
         form = "+.2f" if number.unit == POINTS else "+.3g"

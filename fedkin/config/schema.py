@@ -133,8 +133,11 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
 
 def _message(error: ValidationError, place: Place) -> str:
     """The first error in one line. A check of several keys begins its message with ``key: ``."""
-    first = error.errors()[0]
+    first, *others = error.errors()
     words, value = first["msg"].replace("Input should be", "expected").removeprefix("Value error, "), first["input"]
+    for other in others:  # of a number or one of some words: both
+        if other["type"] == "literal_error" and (other["loc"][0], other["input"]) == (first["loc"][0], value):
+            words += other["msg"].replace("Input should be", " or")
     if not first["loc"]:
         key, _, words = words.partition(": ")
         return f"{place(key)}: {words}"

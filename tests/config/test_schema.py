@@ -22,6 +22,7 @@ def dataset(
     deep: bool = False,
     path: str | Path = "here",
     limit: int | None = None,
+    word: float | Literal["auto"] | None = None,
 ) -> None:
     """A function with every kind of option."""
 
@@ -58,7 +59,9 @@ def test_values_take_the_type_of_the_option() -> None:
         "deep": True,
         "path": "here",
         "limit": 4,
+        "word": None,
     }
+    assert read(dataset, word="auto")["word"] == "auto" and read(dataset, word=1)["word"] == 1.0
     assert read(Method, clusters=2, table={"5": 3}) == {"clusters": 2, "table": {5: 3}}
     assert toml_values(validate(options_schema(Method), {"clusters": 2}, str)) == {"clusters": 2}
 
@@ -75,6 +78,7 @@ def test_values_take_the_type_of_the_option() -> None:
         ({"kind": "c"}, r"place\.kind: expected 'a' or 'b', got 'c'"),
         ({"sizes": [1, "x"]}, r"place\.sizes: expected a valid integer"),
         ({"deep": 1}, r"place\.deep: expected a valid boolean, got 1"),
+        ({"word": "autoo"}, r"place\.word: expected a valid number or 'auto', got 'autoo'"),
         ({"limit": "x"}, r"place\.limit: expected a valid integer"),
         ({"cleints": 3}, r"place\.cleints: unknown key 'cleints'; did you mean 'clients'\?"),
         ({"zzz": 3}, r"place\.zzz: unknown key 'zzz'; known: alpha, clients, deep"),
