@@ -29,7 +29,7 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-OPTIONS = ("server_optimizer", "personal")  # what goes with any method of a real federation
+OPTIONS = ("server_optimizer", "personal", "robust", "late")  # what goes with any method of a real federation
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
@@ -92,6 +92,8 @@ class ServerConfig:
     run: RunSection
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
     personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
+    robust: Values = field(default_factory=dict)  # empty: means
+    late: Values = field(default_factory=dict)  # empty: replies that come after their round are lost
 
     @property
     def work(self) -> LocalTraining:
@@ -177,6 +179,8 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
         **{name: resolve_option(sections, name) for name in OPTIONS},
     )
+    if config.late.get("share"):
+        raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
     every = [config.method, *config.against]
     known = registry.methods()
     sections.construct(

@@ -5,7 +5,8 @@ A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call, P 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -80,3 +81,36 @@ class World(Protocol):
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         """Restore what ``memory`` returned."""
         ...
+
+
+class LateReply(NamedTuple):
+    """A reply that came after its round."""
+
+    task: Task  # as it was asked of these clients
+    clients: Int[np.ndarray, "n"]
+    reply: Reply
+    round: int  # that it is of
+
+
+@runtime_checkable
+class WaitingWorld(Protocol):
+    """A world that may wait for replies longer than a round."""
+
+    def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
+        """Replies to a kind of task that have come since they were waited for, each once.
+
+        Args:
+            task: of the kind.
+            rounds: after which a reply is of no use; those to the next call of the kind are waited for so long.
+        """
+        ...
+
+
+def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
+    """Those of a world that has some; none of any other.
+
+    Args:
+        world: of the clients.
+        task, rounds: as ``WaitingWorld.late_replies``.
+    """
+    return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()

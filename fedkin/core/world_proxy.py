@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.core.world import World
+from fedkin.core.world import LateReply, World, late_replies
 
 
 class WorldProxy:
@@ -36,3 +38,7 @@ class WorldProxy:
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply of the world."""
         return self._world.run(task, clients, stream)
+
+    def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
+        """Those of the world."""
+        return late_replies(self._world, task, rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -12,7 +13,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
-from fedkin.core.world import World
+from fedkin.core.world import LateReply, World, late_replies
 from fedkin.run.observations import Observations
 
 
@@ -61,6 +62,10 @@ class InstrumentedWorld:
         reply = self.world.run(done, clients, stream)
         self.observations.observe(done, clients, reply)
         return mean_reply(task, reply, clients) if separate else reply
+
+    def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
+        """Those of the world."""
+        return late_replies(self.world, task, rounds)
 
     def _fits(self, rows: int) -> bool:
         return rows * self.spec.parameters * BYTES_PER_NUMBER <= self.update_memory

@@ -21,10 +21,11 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
-from fedkin.core.world import UPDATE_MEMORY
+from fedkin.core.world import UPDATE_MEMORY, LateReply
 from fedkin.server.handshake import model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
+from fedkin.server.overdue_requests import OverdueRequests
 from fedkin.server.reply_collector import NormFilter, ReplyCollector
 from fedkin.server.rpc_client import MOVED, RpcClient
 from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_in_reply
@@ -64,6 +65,7 @@ class RemoteWorld:
         self._start = Known()  # the randomness of the initial model, and its digest
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
         self._forgetful = np.zeros(self.total_clients, bool)  # clients that keep something for their cluster only
+        self._overdue = OverdueRequests(self._collector)
 
     @property
     def update_memory(self) -> int:
@@ -77,6 +79,7 @@ class RemoteWorld:
         if self.membership.request_round.late_bytes:
             self.ledger.measure("late", 0, self.membership.request_round.late_bytes)
             self.membership.request_round.late_bytes = 0
+        self._overdue.receive(self.membership.request_round.late_replies(), self._client.standing, stream.round)
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.membership.online_clients()
@@ -107,11 +110,15 @@ class RemoteWorld:
         elif task.standing:
             reply = self._client.ask_standing(task, clients)
         else:
-            reply, asked = self._call(task.for_messages(self.spec), clients, sizes, stream)
+            reply, asked = self._call(task.for_messages(self.spec), clients, stream)
         count = traffic(task.select(asked), clients[asked], (reply.arrived | reply.nonfinite)[asked], sizes)
         if count:
             self.ledger.add(task.name, *count)
         return reply
+
+    def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
+        """Those of nodes that have missed an earlier round's deadline."""
+        return self._overdue.take(task, rounds)
 
     def expect(self, task: Task) -> None:
         """Let clients answer a standing task from the first request on."""
@@ -143,19 +150,24 @@ class RemoteWorld:
         *stream, digest = start or [""]  # of layout 3, where none was made yet
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
+    def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
+        """An empty reply to a task of these clients."""
+        sizes = call_sizes(task, len(clients), self._sizes())
+        norms = self._norm_filter.for_training(task.norm_group())
+        return ReplyCollector(task, len(clients), sizes, norms, self.membership.registry.samples[clients])
+
     def _call(
-        self, task: Task, clients: Int[np.ndarray, "n"], sizes: dict[str, int], stream: Stream | None
+        self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """The reply, and the rows whose clients were asked."""
-        norms = self._norm_filter.for_training(task.norm_group())
-        samples = self.membership.registry.samples[clients]
-        collector = ReplyCollector(task, len(clients), sizes, norms, samples)
+        collector, rows_of = self._collector(task, clients), dict[int, np.ndarray]()
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
         def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
             start = (self._start.start, self._start.start_digest) if self.membership.same_start else (None, "")
             message = encode_task(task, rows, Known(self._kept.get(node, {}), *start))
+            rows_of[node] = rows
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
@@ -165,7 +177,9 @@ class RemoteWorld:
         def forget(node: int) -> None:
             self._kept.pop(node, None)
 
-        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget, bool(task.memory))
+        once, late = bool(task.memory), self._overdue.rounds(task)
+        asked = self._client.call(task.name, clients, write, read, collector.exclude, forget, once, late)
+        self._overdue.add(self.membership.request_round.missed, task, clients, rows_of, self._client.round, late)
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:

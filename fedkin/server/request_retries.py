@@ -40,6 +40,8 @@ class RequestRound:
         self.suspects: dict[int, float] = {}
         self.bytes_sent = self.bytes_received = 0  # in the last call of ``send``
         self.late_bytes = 0  # of replies that arrived after they were given up
+        self.missed: dict[str, int] = {}  # node ids by the ids of requests that the last call of ``send`` gave up
+        self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
 
@@ -50,7 +52,13 @@ class RequestRound:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
             self.late_bytes += sum(reply.size for reply in replies)
+            self._late += replies
         return self.online_nodes()
+
+    def late_replies(self) -> list[Reply]:
+        """Those that have arrived after they were given up, each once."""
+        self._late, replies = [], self._late
+        return replies
 
     def online_nodes(self) -> list[OnlineNode]:
         """Nodes that are online and not suspected."""
@@ -59,8 +67,15 @@ class RequestRound:
         self.suspects = {node: alive for node, alive in self.suspects.items() if node not in back}
         return [node for node in nodes if node.node_id not in self.suspects]
 
-    def send(self, requests: Mapping[int, RpcMessage], round: int) -> dict[int, Reply]:
-        """Replies by node id; a node without one in time is left out, and suspected from now on."""
+    def send(self, requests: Mapping[int, RpcMessage], round: int, late: int = 0) -> dict[int, Reply]:
+        """Replies by node id; a node without one in time is left out, and suspected from now on.
+
+        Args:
+            requests: by node id.
+            round: the present one.
+            late: rounds after which a reply is of no use.
+        """
+        self.missed, longer = {}, late * self.settings.deadline
         self.bytes_sent = self.bytes_received = 0
         start = self.clock()
         end = start + (self._deadline - start) * 2 / 3
@@ -69,7 +84,7 @@ class RequestRound:
         if end <= start:
             return {}
         retries, replies = dict.fromkeys(requests, 0), {}
-        waiting = self._push(requests, list(requests), round, end - start)
+        waiting = self._push(requests, list(requests), round, end - start + longer)
         while waiting and self.clock() < end:
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
@@ -77,13 +92,14 @@ class RequestRound:
                     continue
                 if reply.lost and retries[node] < self.settings.retries and self._is_online(node):
                     retries[node] += 1
-                    waiting |= self._push(requests, [node], round, max(1.0, end - self.clock()))
+                    waiting |= self._push(requests, [node], round, max(1.0, end - self.clock()) + longer)
                     continue
                 replies[node] = reply
                 if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
             if waiting:
                 self.sleep(_POLL)
+        self.missed = waiting
         self._given_up |= set(waiting)
         if waiting and end - start >= _MIN_SHARE * self.settings.deadline:  # else no node could have replied
             alive = {node.node_id: node.alive_until for node in self.transport.nodes()}

@@ -128,6 +128,7 @@ class RpcClient:
         discard: Callable[[Int[np.ndarray, "r"]], None] = lambda rows: None,
         forget: Callable[[int], None] = lambda node: None,
         once: bool = False,
+        late: int = 0,
     ) -> Int[np.ndarray, "a"]:
         """One request to each node that holds some of the clients, and its reply.
 
@@ -139,6 +140,7 @@ class RpcClient:
             discard: is called with the rows of such a reply.
             forget: is called with a node that has not done it, or whose reply cannot be used.
             once: whether a node that gets the request again, as its reply was lost, must not do the work again.
+            late: after how many rounds a reply is of no use.
 
         Returns:
             The rows whose clients were sent a request.
@@ -151,12 +153,12 @@ class RpcClient:
             one.node_id: self._request(operation, one.info, clients[one.rows], number, write(one.node_id, one.rows))
             for one in nodes
         }
-        replies = self.membership.request_round.send(requests, self.round)
+        replies = self.membership.request_round.send(requests, self.round, late)
         sent, received = self.membership.request_round.bytes_sent, self.membership.request_round.bytes_received
         self.ledger.measure(operation, sent, received)
         for node_id, info, rows in nodes:
             try:
-                arrays, standing = _successful(replies.get(node_id)).arrays, self.standing
+                arrays, standing = message_of(replies.get(node_id)).arrays, self.standing
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
                 own, arrays = standing.split(arrays, len(rows)) if standing else ({}, arrays)
@@ -200,7 +202,7 @@ class NoReplyError(Exception):
     """A node has not done what was requested, and why."""
 
 
-def _successful(reply: NodeReply | None) -> RpcMessage:
+def message_of(reply: NodeReply | None) -> RpcMessage:
     """The message of a reply. Raises NoReplyError where the node has not done what was requested."""
     if reply is None:
         raise NoReplyError("its time is up")

@@ -9,8 +9,8 @@ with exponent 0.5 on the update, so that a mean of old ones only is a smaller st
 stay rounds. An old update counts for nothing where its client has replied in this round, where it belongs to another
 cluster by now, or where the number of clusters has changed.
 
-In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. With ``max_age=0`` they are
-lost, which is what a server does with them: this option is one of simulations.
+In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Those of real clients come
+when they come (``WaitingWorld``). With ``max_age=0`` they are lost.
 """
 
 from __future__ import annotations

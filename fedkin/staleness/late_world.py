@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply, mean_vector
 from fedkin.core.schema import INDEX, WEIGHT
 from fedkin.core.task import Task
-from fedkin.core.world import World
+from fedkin.core.world import World, late_replies
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.staleness.buffer import LateBuffer, Row
 from fedkin.staleness.settings import LateReplies
@@ -43,6 +43,7 @@ class LateWorld(WorldProxy):
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
+        self._take_late(single, vector)
         reply = self._world.run(single, clients, stream)
         reply = self._postpone(task, vector, reply, clients, stream or Stream(0, self._round))
         known = self._buffer.known
@@ -56,6 +57,13 @@ class LateWorld(WorldProxy):
         updates = updates * self._settings.scale(self._round - rows.sent)[:, None]
         mean, weight = _mean(task, vector, reply, clients, rows, updates)
         return dataclasses.replace(means, arrays=means.arrays | {vector: mean}, weight=weight)
+
+    def _take_late(self, task: Task, vector: str) -> None:
+        """Put the replies of real clients that have come since to those that wait."""
+        for late in late_replies(self._world, task, self._settings.max_age):
+            some = late.reply.arrived
+            arrays = {name: late.reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
+            self._buffer.add(late.task, late.clients[some], arrays, vector, late.round, self._round)
 
     def _postpone(self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream) -> Reply:
         """The reply without those that a simulation lets come late, which wait."""

@@ -298,6 +298,7 @@ def _config_of(schedule: Schedule, folder: Path) -> ServerConfig:
         checkpoint_every=schedule.checkpoint_every,
         method="\n".join(f"{name} = {value}" for name, value in options.items()),
     )
+    text += f'[late]\nname = "replies"\nmax_age = {schedule.late}\n' if schedule.late else ""
     path = folder / "server.toml"
     path.write_text(text)
     return load_server(path)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.config import registry
+from fedkin.config.option_registry import make_option
 from fedkin.core.method import UNASSIGNED
 from fedkin.run.loop import run
+from fedkin.run.method_options import MethodOptions
 from fedkin.run.results import Run
 from fedkin.run.run_folder import METRICS
-from tests.deterministic.observed_world import Call, ObservedWorld, UndisturbedWorld, state_arrays
+from tests.deterministic.observed_world import Call, LateReplies, ObservedWorld, UndisturbedWorld, kind_of, state_arrays
 from tests.deterministic.sites import quadratic_clients
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def check(federation: Federation, finished: Run) -> None:
     check_ids(federation, world, finished)
     check_ledger(federation, world)
     check_log(federation)
+    check_late(federation)
     check_undisturbed(federation, world, finished)
 
 
@@ -75,6 +78,18 @@ def check_log(federation: Federation) -> None:
         assert "taking an older checkpoint" not in line, line
 
 
+def check_late(federation: Federation) -> None:
+    """No reply counts twice: a late one comes once, of a call of an earlier round in which it did not come."""
+    calls = [entry for entry in federation.trace.entries if isinstance(entry, Call)]
+    came = {(call.kind, call.round, client) for call in calls for client in call.clients[call.reply.arrived]}
+    late = [one for entry in federation.trace.entries if isinstance(entry, LateReplies) for one in entry.replies]
+    for one in late:
+        for client in one.clients[one.reply.arrived]:
+            key = (kind_of(one.task), one.round, client)
+            assert key not in came, f"the reply of client {client} of round {one.round} counts twice"
+            came.add(key)
+
+
 def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Run) -> None:
     """A run that nothing disturbs, with the same replies, has the same records and ends in the same state."""
     numbers = np.full(world.total_clients, 99)
@@ -82,7 +97,8 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
         numbers[member.ids] = federation.sites[name].numbers
     entries = [entry for entry in federation.trace.entries if not isinstance(entry, tuple)]
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
-    method = registry.make(registry.methods(), finished.config["method"])
+    options = MethodOptions(late=make_option("late", finished.config.get("late", {})))
+    method = options.applied(registry.make(registry.methods(), finished.config["method"]))
     plan = federation.plan
     again = run(undisturbed, method, plan)
     if not federation.trace.at_end:  # else the last scores, which no checkpoint has, were asked for again

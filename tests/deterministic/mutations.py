@@ -17,6 +17,7 @@ from fedkin.server import rpc_client
 from fedkin.server.deploy.registry_file import RegistryFile
 from fedkin.server.membership import Membership
 from fedkin.server.node_memory import NodeMemory
+from fedkin.server.overdue_requests import OverdueRequests
 from fedkin.server.reply_collector import ReplyCollector
 from fedkin.server.request_retries import RequestRound
 from tests.deterministic.fake_disk import FakeDisk
@@ -77,9 +78,9 @@ def _no_deadline() -> Any:
     """Requests are waited for as long as they take."""
     send = RequestRound.send
 
-    def patient(self: Any, requests: Any, round: int) -> Any:
+    def patient(self: Any, requests: Any, round: int, late: int = 0) -> Any:
         self._deadline = self.clock() + 10 * self.settings.deadline
-        return send(self, requests, round)
+        return send(self, requests, round, late)
 
     return patch.object(RequestRound, "send", patient)
 
@@ -146,7 +147,7 @@ def _skip_checkpoint() -> Any:
 
 def _reply_for_another() -> Any:
     """Where a node has not replied, the last reply of another stands for its own."""
-    successful = rpc_client._successful
+    successful = rpc_client.message_of
     last: list[Any] = []
 
     def any_reply(reply: Any) -> Any:
@@ -157,7 +158,28 @@ def _reply_for_another() -> Any:
                 raise
         return last[0]
 
-    return patch.object(rpc_client, "_successful", any_reply)
+    return patch.object(rpc_client, "message_of", any_reply)
+
+
+def _late_reply_twice() -> Any:
+    """A late reply is given to a method in every round from then on."""
+    take = OverdueRequests.take
+
+    def taken(self: Any, task: Any, rounds: int) -> Any:
+        self._replies += (replies := take(self, task, rounds))
+        return replies
+
+    return patch.object(OverdueRequests, "take", taken)
+
+
+def _late_for_another() -> Any:
+    """A late reply counts for another client."""
+    take = OverdueRequests.take
+
+    def taken(self: Any, task: Any, rounds: int) -> Any:
+        return [one._replace(clients=(one.clients + 1) % 4) for one in take(self, task, rounds)]
+
+    return patch.object(OverdueRequests, "take", taken)
 
 
 MUTATIONS: dict[str, Callable[[], Any]] = {
@@ -176,5 +198,7 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     "the last reply stands for a missing one": _reply_for_another,
     "the registry is not written": lambda: _unsaved(RegistryFile, "save"),
     "nodes keep nothing": lambda: _unsaved(NodeMemory, "save"),
+    "a late reply counts twice": _late_reply_twice,
+    "a late reply counts for another client": _late_for_another,
     "nodes forget their replies": lambda: _unsaved(NodeMemory, "replies"),
 }

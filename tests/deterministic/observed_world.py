@@ -15,12 +15,14 @@ from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
+from fedkin.core.world import LateReply
 from fedkin.run.run_folder import METRICS
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.fake_world import FakeWorld
 from tests.deterministic.fake_clock import FakeClock
 
 _POSITION = "trace"  # in a checkpoint: how much of the trace it stands on
+_ANY = Stream(0)  # quadratic clients draw nothing
 GRACE = 2.0  # seconds: what the server's own polling may take beyond a deadline
 
 
@@ -34,6 +36,15 @@ class Call:
     down: int  # bytes that the ledger counts
     up: int
     update_memory: int  # of the world
+    kind: tuple[str, str]  # of the task
+    round: int
+
+
+@dataclass
+class LateReplies:
+    """Replies that have come after their rounds, when a method was given them."""
+
+    replies: list[LateReply]
 
 
 @dataclass
@@ -113,12 +124,12 @@ class ObservedWorld(RemoteWorld):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._begun = 0
+        self._begun = self._now = 0
         self.trace.new_world(self)
 
     def begin(self, stream: Stream) -> None:
         self.trace.begin(stream.round, self._begun)
-        self._begun += 1
+        self._begun, self._now = self._begun + 1, stream.round
         super().begin(stream)
         self.trace.begun()
 
@@ -131,8 +142,15 @@ class ObservedWorld(RemoteWorld):
         before = _totals(self.ledger)
         reply = super().run(task, clients, stream)
         down, up = (now - then for now, then in zip(_totals(self.ledger), before, strict=True))
-        self.trace.entries.append(Call(task.name, np.array(clients), reply, down, up, self.update_memory))
+        self.trace.entries.append(
+            Call(task.name, np.array(clients), reply, down, up, self.update_memory, kind_of(task), self._now)
+        )
         return reply
+
+    def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
+        replies = super().late_replies(task, rounds)
+        self.trace.entries.append(LateReplies(replies))
+        return replies
 
     def memory(self) -> dict[str, np.ndarray]:
         return super().memory() | {_POSITION: np.array(self.trace.keep())}
@@ -140,6 +158,11 @@ class ObservedWorld(RemoteWorld):
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.trace.resume(int(memory[_POSITION]))
         super().recall({name: array for name, array in memory.items() if name != _POSITION})
+
+
+def kind_of(task: Task) -> tuple[str, str]:
+    """What a task is: in one round, a client is asked for one of a kind."""
+    return task.name, task.norm_group()
 
 
 def _totals(ledger: Ledger) -> tuple[int, int]:
@@ -188,8 +211,17 @@ class UndisturbedWorld:
         assert same, f"undisturbed, {task.name} is asked of {clients}; {call.task} of {call.clients} was"
         if task.memory or task.standing or not task.up.arrays:
             return call.reply
-        self._clients._failed = lambda *call_: ~call.reply.arrived  # type: ignore[method-assign]
-        return replace(self._clients.run(task, clients, stream), nonfinite=call.reply.nonfinite)
+        return self._made(task, clients, call.reply, stream)
+
+    def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
+        """The same clients' own replies, made here."""
+        late: list[LateReply] = self._entry(LateReplies).replies
+        return [one._replace(reply=self._made(one.task, one.clients, one.reply, _ANY)) for one in late]
+
+    def _made(self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None) -> Reply:
+        """What those clients reply whose replies came."""
+        self._clients._failed = lambda *call_: ~came.arrived  # type: ignore[method-assign]
+        return replace(self._clients.run(task, clients, stream), nonfinite=came.nonfinite)
 
     def finish(self) -> None:
         """The trace has nothing more."""

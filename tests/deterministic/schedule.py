@@ -69,6 +69,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }
+WITH_LATE = ("fedavg", "fedprox", "flexcfl", "fedgroup", "hierarchical", "flhc", "cflgp", "flux", "pacfl", "ditto")
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Schedule:
     retries: int
     checkpoint_every: int
     faults: tuple[Fault, ...] = ()
+    late: int = 0  # rounds after which a late reply is of no use; 0: at once
 
     @property
     def clients(self) -> int:
@@ -118,7 +120,7 @@ class Schedule:
                 f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, cohorts of "
                 f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
                 f"deadline {self.deadline:.0f} s, quorum {self.quorum:g}, {self.retries} retries, a checkpoint every "
-                f"{self.checkpoint_every} rounds",
+                f"{self.checkpoint_every} rounds" + f", late replies count for {self.late} rounds" * bool(self.late),
                 *(f"  * {fault}" for fault in self.faults),
             ]
         )
@@ -143,6 +145,8 @@ def draw(seed: int) -> Schedule:
         retries=random.choice((0, 1, 1, 2)),
         checkpoint_every=random.choice((1, 1, 2)),
     )
+    if drawn.method in WITH_LATE:
+        drawn = replace(drawn, late=Random(f"late {seed}").choice((0, 1, 2)))
     joins = [Fault("join", name, at=random.uniform(5, 50)) for name in late]
     return replace(drawn, faults=(*joins, *_faults(random, drawn)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -23,6 +24,7 @@ def small(*faults: Fault, method: str = "fedavg", retries: int = 0, every: int =
     return Schedule(1, method, sites, 5, 4, wait_for, 30.0, 1.0, retries, every, faults)
 
 
+_LATE = replace(small(Fault("delay_reply", "site-2", 3, length=25.0)), late=2)
 FOUND_BY: dict[str, Schedule] = {
     "the first reply of a call counts twice": Schedule(
         5001,
@@ -48,6 +50,8 @@ FOUND_BY: dict[str, Schedule] = {
         wait_for=2,
     ),
     "nodes keep nothing": small(method=_COUNTING),
+    "a late reply counts twice": _LATE,
+    "a late reply counts for another client": _LATE,
     "nodes forget their replies": small(
         *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
     ),

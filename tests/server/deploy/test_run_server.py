@@ -13,10 +13,13 @@ import pytest
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from fedkin.core.training import LocalTraining
 from fedkin.export import load as load_export
 from fedkin.methods.fedavg import FedAvg
+from fedkin.robust.robust import RobustAggregation
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
+from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
 from tests.server.memory_transport import MemoryTransport
@@ -157,6 +160,30 @@ def test_a_server_optimizer_goes_on_where_it_stopped(lab: Lab, tmp_path: Path, m
     np.testing.assert_array_equal(resumed.models, expected.models)
     assert resumed.summary()["method"] == "flexcfl+fedadam"
     assert np.abs(plain.serve().models - expected.models).max() > 0.01
+
+
+def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    median, work = RobustAggregation("median", byzantine=0.3), LocalTraining(epochs=2, batch_size=5, lr=0.1)
+    run = lab.serve(method=FEDAVG, rounds=2, more='[robust]\nname = "aggregation"\nrule = "median"\nbyzantine = 0.3')
+    options = {"rounds": 2, "cohort": CLIENTS, "local": work, "progress": False}
+    robust, mean = (simulate(FedAvg(), clustered_data(), model_of(), **options, robust=rule) for rule in (median, None))
+    np.testing.assert_allclose(run.models, robust.models, rtol=1e-4, atol=1e-6)
+    assert np.abs(run.models - mean.models).max() > 0.01
+    with pytest.raises(ConfigError, match="a robust rule compares replies of one round"):
+        lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
+
+
+def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    run = lab.serve(rounds=2, more='[late]\nname = "replies"\nmax_age = 2')
+    assert run.config["late"]["max_age"] == 2 and run.records[-1]["late_used"] == 0
+    for wrong, message in (
+        ("share = 0.2", "late.share: real clients are late by themselves"),
+        ("max_aeg = 2", "did you mean 'max_age'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            lab.serve(rounds=2, more=f'[late]\nname = "replies"\n{wrong}')
 
 
 @pytest.mark.parametrize("round", [1, 3])
