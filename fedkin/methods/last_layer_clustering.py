@@ -59,7 +59,7 @@ S = TypeVar("S", bound=LastLayerState)
 class LastLayerClustering:
     """How clients are clustered; the two methods define what a cluster then trains."""
 
-    algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"
+    algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # that clusters the last layers
     eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
     min_samples: int = 2  # of dbscan and optics
     clusters: int | None = None  # of kmeans

@@ -23,6 +23,7 @@ from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
+from fedkin.run.attacked_runs import HONEST
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")
@@ -30,7 +31,8 @@ HEADS = (
     *("final (%)", "best (%)", "bottom 10% of clients (%)"),
     *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
 )
-VALIDATION = "best on validation (%)"  # the last column, where there are validation samples
+VALIDATION = "best on validation (%)"  # behind them, where there are validation samples
+HONEST_HEADS = ("honest clients (%)", "honest bottom 10% (%)", "honest ARI", "attackers alone (%)")  # the last ones
 PLACES = {"final": 0, "best": 1, "bottom": 2, "validation": len(HEADS)}  # columns of the measures
 Row = dict[str, Any]
 
@@ -70,7 +72,9 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
     """What the columns are called."""
-    return (*HEADS, *([VALIDATION] if "validation_accuracy" in comparison.table() else []))
+    columns = comparison.table().columns
+    attacked = HONEST_HEADS if HONEST[0] in columns else ()
+    return (*HEADS, *([VALIDATION] if "validation_accuracy" in columns else []), *attacked)
 
 
 def cells(row: Row) -> list[str]:
@@ -81,7 +85,15 @@ def cells(row: Row) -> list[str]:
     megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
     seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
     chosen = [percent_and_half(row, "validation_accuracy")] if "validation_accuracy" in row else []
-    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds, *chosen]
+    attacked = _honest(row) if HONEST[0] in row else []
+    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds, *chosen, *attacked]
+
+
+def _honest(row: Row) -> list[str]:
+    """Of a row of runs under attack: what honest clients reach, and the share of attackers alone."""
+    accuracy, bottom, ari, alone = HONEST
+    shares = [percent_and_half(row, name) for name in (accuracy, bottom)]
+    return [*shares, "-" if row[ari] is None else f"{row[ari]:.2f}", percent_and_half(row, alone)]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
@@ -105,6 +117,23 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         tested = f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})" * ranks.tested
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
         lines.append(f"mean rank over the settings{tested}: {shown}")
+    return lines + _over_attacks(comparison)
+
+
+def _over_attacks(comparison: Comparison) -> list[str]:
+    """The worst and the mean over several settings with attacks, of each method that has a number in all of them."""
+    rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
+    attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
+    lines = []
+    for method in comparison.methods if len(attacked) > 1 else ():
+        reached = {row["setting"]: row[HONEST[0]] for row in rows if row["method"] == method}
+        if len(reached) == len(attacked):
+            worst = min(reached, key=lambda setting: reached[setting])
+            mean = sum(reached.values()) / len(reached)
+            lines.append(
+                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst {100 * reached[worst]:.1f}% "
+                f"({worst}), mean {100 * mean:.1f}%"
+            )
     return lines
 
 

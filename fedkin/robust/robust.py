@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import MethodError, TaskError
+from fedkin.core.extended_state import extended_type, own_state, values
 from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply, mean_vector
@@ -21,6 +24,9 @@ from fedkin.core.validation import check_not_negative, check_positive
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.robust.rules import aggregate, parse
+from fedkin.robust.weights import weights
+
+JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,26 @@ class RobustAggregation:
         Args:
             rows: in the order of the clients' numbers.
         """
-        count, needed = len(rows), max(self.least, 4 if "krum" in self.rule else 1)
-        if count < needed:
+        if not self.enough(len(rows)):
             return np.zeros(rows.shape[1], rows.dtype)
+        return aggregate(rows, self.rule, self.excluded(len(rows))).astype(rows.dtype)
+
+    def weights(self, rows: Float[np.ndarray, "m p"]) -> Float64[np.ndarray, "m"]:
+        """How much each client's update counts in that of its cluster: 1 as in a mean, 0 for one that is left out.
+
+        Args:
+            rows: as of ``average``, and enough of them.
+        """
+        return len(rows) * weights(rows, self.rule, self.excluded(len(rows)))
+
+    def enough(self, count: int) -> bool:
+        """Whether so many replies change a cluster's model."""
+        return count >= max(self.least, 4 if "krum" in self.rule else 1)
+
+    def excluded(self, count: int) -> int:
+        """f: of so many replies those that may be Byzantine."""
         possible = (count - 3) // 2 if "krum" in self.rule else (count - 1) // 2
-        return aggregate(rows, self.rule, min(math.ceil(self.byzantine * count), possible)).astype(rows.dtype)
+        return min(math.ceil(self.byzantine * count), possible)
 
 
 def refusal(method: Method) -> str | None:
@@ -88,10 +109,12 @@ class Robust:
     Attributes:
         method: that averages.
         settings: the rule.
+        judges: whether its states have ``JUDGED``: what the rule made of each client's updates.
     """
 
     method: Method
     settings: RobustAggregation
+    judges: bool = False
 
     def __post_init__(self) -> None:
         if why := refusal(self.method):
@@ -101,21 +124,40 @@ class Robust:
         return requirements_of(self.method)
 
     def init(self, world: World, stream: Stream) -> State:
-        return self.method.init(RobustWorld(world, self.settings), stream)
+        return self._next(None, self.method.init(RobustWorld(world, self.settings), stream), None)
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
-        own = RobustWorld(world, self.settings)
-        after = self.method.round(own, state, cohort, stream)
+        own = RobustWorld(world, self.settings, self.judges)
+        after = self.method.round(own, self._own(state), cohort, stream)
         if own.single and not own.averages and stream.round != requirements_of(self.method).first_clustering:
             raise MethodError(f"robust: {_single(self.method)}")
-        return after
+        return self._next(state, after, own)
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
-        return self.method.place(RobustWorld(world, self.settings), state, newcomers, stream)
+        own = RobustWorld(world, self.settings)
+        return self._next(state, self.method.place(own, self._own(state), newcomers, stream), None)
 
     def remarks(self, state: State) -> tuple[str, ...]:
-        return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
+        return self.method.remarks(self._own(state)) if isinstance(self.method, Remarking) else ()
+
+    def _own(self, state: State) -> Any:
+        return own_state(state) if self.judges else state
+
+    def _next(self, before: Any, after: State, world: RobustWorld | None) -> State:
+        """The method's next state, with what the rule has made of each client's updates where it ``judges``."""
+        if not self.judges:
+            return after
+        sums = [np.zeros(len(after.assignment)) if before is None else getattr(before, name) for name in JUDGED]
+        if world is not None:
+            sums = [sums[0] + world.weight, sums[1] + world.judged]
+        return with_judged(type(after))(**values(after), **dict(zip(JUDGED, sums, strict=True)))
+
+
+@cache
+def with_judged(kind: type[State]) -> type[Any]:
+    """A type of states with ``JUDGED`` beside the arrays of another; its name and all else are the other's."""
+    return extended_type(kind, JUDGED)
 
 
 class RobustWorld(WorldProxy):
@@ -124,11 +166,13 @@ class RobustWorld(WorldProxy):
     Args:
         world: of the clients.
         settings: the rule.
+        judges: whether to add up what each client's updates counted (``weight``), and how many there were (``judged``).
     """
 
-    def __init__(self, world: World, settings: RobustAggregation) -> None:
+    def __init__(self, world: World, settings: RobustAggregation, judges: bool = False) -> None:
         super().__init__(world)
-        self._settings, self.averages, self.single = settings, 0, 0
+        self._settings, self._judges, self.averages, self.single = settings, judges, 0, 0
+        self.weight, self.judged = np.zeros((2, world.total_clients))
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Raises TaskError for means of several vectors of a client, of which no rule is known."""
@@ -148,4 +192,7 @@ class RobustWorld(WorldProxy):
             rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
             if len(rows):
                 means.arrays[vector][k] = self._settings.average(reply.arrays[vector][rows])
+            if self._judges and self._settings.enough(len(rows)):
+                self.weight[clients[rows]] += self._settings.weights(reply.arrays[vector][rows])
+                self.judged[clients[rows]] += 1
         return means

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import ConfigError, unknown
 
@@ -44,12 +44,12 @@ def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 
 def krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     """The row with the least sum of squared distances to its n - f - 2 nearest others (Blanchard et al.)."""
-    return rows[np.argmin(_krum_scores(rows, len(rows) - f - 2))]
+    return rows[np.argmin(krum_scores(rows, len(rows) - f - 2))]
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     """The mean of the n - f rows with the least sums of squared distances to their n - f - 1 nearest others."""
-    scores = _krum_scores(rows, len(rows) - f - 1)
+    scores = krum_scores(rows, len(rows) - f - 1)
     return rows[np.argsort(scores, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
@@ -68,10 +68,14 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 
 def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
     """Every row becomes the mean of the n - f rows nearest to it, itself included (NNM)."""
-    nearest = np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
     chosen = np.zeros((len(rows), len(rows)))
-    np.put_along_axis(chosen, nearest, 1 / (len(rows) - f), axis=1)
+    np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
     return chosen @ rows
+
+
+def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
+    """The numbers of the m = n - f rows nearest to each row, itself included."""
+    return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
 
 
 def adaptive_clipping(rows: Rows, f: int) -> Rows:
@@ -92,7 +96,7 @@ def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
     return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
 
 
-def _krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
+def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
     """Each row's sum of squared distances to its nearest others."""
     return np.sort(squared_distances(rows), axis=1)[:, 1 : neighbours + 1].sum(axis=1)
 

@@ -9,6 +9,8 @@ from fedkin.config.registry import method_title
 from fedkin.core.display import count, html_table
 
 COLUMNS = ("final accuracy", "best accuracy", "bottom 10%", "clusters")
+SUSPECT = 0.5  # whose updates count less than this, where 1 is as in a mean, a robust rule suspects
+ATTACKED = ("honest accuracy", "honest bottom 10%", "attackers alone")  # where clients attack
 
 
 def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> str:
@@ -26,25 +28,54 @@ def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> st
     beside = "".join(
         f"; {method_title(other['method'])} beside it: {_percent(other['final_accuracy'])}" for other in against
     )
+    attacked = f"\n  {attack_text(summary)}" if "attackers" in summary else ""
     return (
         f"Run of {_title(summary)}: {count(summary['rounds'], 'round')}, seed {summary['seed']}\n"
-        f"  {', '.join(scores)}\n  {_clusters(summary)}{beside}"
+        f"  {', '.join(scores)}{attacked}\n  {_clusters(summary)}{beside}"
     )
+
+
+def attack_text(summary: Mapping[str, Any]) -> str:
+    """What honest clients reach, and how many attackers are alone (in clusters without honest clients), in a line.
+
+    Args:
+        summary: of a run under attack.
+    """
+    agreement, alone = summary["honest_ari"], summary["attackers_alone"]
+    parts = [f"accuracy {_percent(summary['honest_accuracy'])}"]
+    parts += [f"bottom 10% {_percent(summary['honest_bottom_decile'])}"]
+    parts += [] if agreement is None else [f"ARI {agreement:.2f}"]
+    shown = "" if alone is None else f", {alone:.0%} alone"
+    suspects = f"; {_suspects(summary)}" if "rule_weights" in summary else ""
+    return f"honest clients: {', '.join(parts)}; {count(len(summary['attackers']), 'attacker')}{shown}{suspects}"
+
+
+def _suspects(summary: Mapping[str, Any]) -> str:
+    """How many clients the rule suspects, and how many of them attack."""
+    suspects = [
+        client for client, weight in enumerate(summary["rule_weights"]) if weight is not None and weight < SUSPECT
+    ]
+    guilty = len(set(suspects) & set(summary["attackers"]))
+    return f"the rule suspects {count(len(suspects), 'client')}, {guilty} of them attackers"
 
 
 def html(summaries: Sequence[Mapping[str, Any]]) -> str:
     """A table with a row per method: the main one, and those beside it."""
+    first = summaries[0]
+    attacked = "attackers" in first
+    names = ("honest_accuracy", "honest_bottom_decile", "attackers_alone") if attacked else ()
     rows = {
         method_title(one["method"]): (
             _percent(one["final_accuracy"]),
             _percent(one["best_accuracy"]),
             _percent(one["bottom_decile"]),
             _clusters(one),
+            *(_percent(one[name]) for name in names),
         )
         for one in summaries
     }
-    first = summaries[0]
-    return html_table(f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, COLUMNS)
+    heads = (*COLUMNS, *(ATTACKED if attacked else ()))
+    return html_table(f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads)
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
+from fedkin.run.attacked_runs import attack_record
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
@@ -165,7 +166,8 @@ class Experiment(Generic[W]):
             folder = Folder.reopen(out, description, identity, warns=others is not None)
         elif out is not None:
             folder = Folder.create(out, description, identity)
-        applied = self.options.applied(method)
+        options = self.options.named(opened.world.total_clients, opened.world.true_clusters)
+        applied = options.applied(method)
         if self.options.privacy is not None:
             applied = private_method(applied, self.options.privacy, self.plan, self.worlds.clients, out)
         earlier_records = partial(read_records, out) if out else tuple
@@ -184,12 +186,15 @@ class Experiment(Generic[W]):
                 if folder and not resume:
                     folder.abandon()
                 raise
+            facts = opened.client_facts()
+            clients = client_table(state, facts)
             state.final |= closing_record(applied, self.plan, out)
+            state.final |= attack_record(options.attack, state.state, clients, facts.true_clusters)
             finished = Run(
                 description,
                 state.records,
                 state.state,
-                client_table(state, opened.client_facts()),
+                clients,
                 state.seconds,
                 folder=out,
                 fingerprint=identity,

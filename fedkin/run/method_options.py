@@ -4,8 +4,11 @@ replies, and clients that attack."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
@@ -20,7 +23,7 @@ from fedkin.privacy import private
 from fedkin.privacy.client_dp import ClientDP
 from fedkin.robust import robust
 from fedkin.robust.byzantine import Attacked, Byzantine
-from fedkin.robust.robust import Robust, RobustAggregation
+from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
 from fedkin.staleness.settings import LateReplies
@@ -90,11 +93,23 @@ class MethodOptions:
             return "a robust rule compares replies of one round; take one of the two"
         return late_replies.refusal(method)
 
+    def named(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> MethodOptions:
+        """The same, with attackers by their numbers: data that shift change none of them.
+
+        Args:
+            total: N.
+            true_clusters: of the clients at the start.
+        """
+        if self.attack is None:
+            return self
+        clients = np.flatnonzero(self.attack.attackers(total, true_clusters)).tolist()
+        return replace(self, attack=replace(self.attack, clients=tuple(clients)))
+
     def applied(self, method: Method) -> Method:
         """The method with these options."""
         own: Any = method if self.personal is None else Personalized(method, self.personal)
         own = own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
-        own = own if self.robust is None else Robust(own, self.robust)
+        own = own if self.robust is None else Robust(own, self.robust, judges=self.attack is not None)
         own = own if self.late is None else Late(own, self.late)
         return own if self.attack is None else Attacked(own, self.attack)
 
@@ -124,4 +139,5 @@ def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:
     for mark in MARKS:
         kind = with_personal(kind, mark) if mark in arrays else kind
     kind = with_moments(kind) if set(MOMENTS) & set(arrays) else kind
+    kind = with_judged(kind) if set(JUDGED) & set(arrays) else kind
     return with_late(kind) if set(LATE) & set(arrays) else kind

@@ -307,6 +307,34 @@ def test_findings() -> None:
     assert comparison_tables.findings(comparison({"": {"FedAvg": AVG}})) == []
 
 
+def under_attack(found: Comparison, setting: str, accuracies: dict[str, float]) -> Comparison:
+    """The same, with runs of that setting as under an attack; every seed of a method has its accuracy."""
+    runs = dict(found.finished)
+    for key, run in found.finished.items():
+        if key[0] == setting:
+            honest = {"honest_accuracy": accuracies[key[1]], "honest_bottom_decile": 0.3, "honest_ari": 0.9}
+            honest |= {"attackers_alone": 0.25, "attackers": [1, 2]}
+            runs[key] = dataclasses.replace(run, final=run.final | honest)
+    return dataclasses.replace(found, finished=runs)
+
+
+def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_attacks() -> None:
+    found = comparison({"none": CURVES, "alie": CURVES, "ipm": CURVES})
+    assert comparison_tables.heads(found)[-1] == "seconds"
+    found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
+    assert not [line for line in comparison_tables.findings(found) if "attacks" in line]  # one has no worst
+    found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
+    assert comparison_tables.heads(found)[-4:] == comparison_tables.HONEST_HEADS
+    told = row(found, "IFCA", "ipm")
+    assert (told["honest_accuracy"], told["honest_ari"], told["attackers_alone"]) == pytest.approx((0.9, 0.9, 0.25))
+    rows = {(one["setting"], one["method"]): comparison_tables.cells(one) for one in found.summary()["table"]}
+    assert rows["ipm", "FedProx"][-4:] == ["40.0", "30.0", "0.90", "25.0"]  # two seeds: no interval
+    assert rows["none", "IFCA"][-4:] == ["-"] * 4
+    worst = [line for line in comparison_tables.findings(found) if "under 2 attacks" in line]
+    assert worst[1] == "IFCA under 2 attacks, accuracy of honest clients: worst 70.0% (alie), mean 80.0%"
+    assert "| honest clients (%) |" in comparison_tables.markdown(found)
+
+
 def test_table_notes_says_what_the_numbers_are() -> None:
     told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told

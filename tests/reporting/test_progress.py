@@ -137,6 +137,17 @@ def test_what_privacy_cost_is_below_the_table() -> None:
     assert "epsilon" not in printed([SUMMARY])
 
 
+def test_what_honest_clients_reach_and_whom_a_rule_suspects_is_below_the_table() -> None:
+    attacked = {"honest_accuracy": 0.8, "honest_bottom_decile": None, "honest_ari": 0.5, "attackers": [1, 4]}
+    attacked |= {"attackers_alone": 0.5}
+    told = " ".join(printed([SUMMARY | attacked]).split())
+    assert "FedGroup: honest clients: accuracy 80.0%, bottom 10% -, ARI 0.50; 2 attackers, 50% alone" in told
+    assert "suspects" not in told and "honest" not in printed([SUMMARY])
+    weights = {"rule_weights": [0.4, 0.0, 1.2, None, 0.6]}
+    told = " ".join(printed([SUMMARY | attacked | weights]).split())
+    assert "the rule suspects 2 clients, 1 of them attackers" in told
+
+
 def test_what_the_messages_of_a_deployed_run_weigh() -> None:
     told = " ".join(printed([{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]).split())
     assert told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1

@@ -151,7 +151,45 @@ def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Pa
         go(data, out=tmp_path / "parts", checkpoint_every=1, on_round=failing, **options)
     parts = go(data, out=tmp_path / "parts", resume=True, checkpoint_every=1, **options)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
+    assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]
     assert whole.config["robust"]["rule"] == "krum" and whole.config["attack"]["start"] == 2
+
+
+def test_the_summary_is_of_honest_clients_and_names_the_attackers(data: FederatedData, tmp_path: Path) -> None:
+    attack = fk.Byzantine("stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))  # all of the first cluster
+    run = go(data, attack=attack, out=tmp_path / "run")
+    summary, honest = run.summary(), run.clients["accuracy"].to_numpy()[10:]
+    assert summary["honest_accuracy"] == pytest.approx(honest.mean())
+    assert summary["honest_bottom_decile"] == honest.min()
+    assert summary["attackers_alone"] == 1 and summary["honest_ari"] == 1
+    assert summary["attackers"] == list(range(10))
+    assert fk.Run.load(tmp_path / "run").summary() == summary
+    mixed = go(data, fk.FedAvg(), attack=attack).summary()
+    assert mixed["attackers_alone"] == 0 and "rule_weights" not in mixed
+
+
+def test_without_attack_nothing_is_said_of_one(data: FederatedData) -> None:
+    run = go(data, robust=RobustAggregation("median"))
+    assert not {"honest_accuracy", "attackers", "rule_weights"} & run.summary().keys()
+    assert not hasattr(run.state, "rule_weight")
+
+
+def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(data: FederatedData, tmp_path: Path) -> None:
+    attack, rule = fk.Byzantine("stretch", clients=(2, 13)), RobustAggregation("multi_krum", 0.2)
+    run = go(data, attack=attack, robust=rule, out=tmp_path / "run")
+    weight = np.array(run.summary()["rule_weights"])
+    assert weight[[2, 13]].tolist() == [0, 0] and weight.sum() == pytest.approx(20, abs=0.01)
+    assert fk.Run.load(tmp_path / "run").summary() == run.summary()
+    few = go(data, attack=attack, robust=RobustAggregation("median", least=11))
+    assert few.summary()["rule_weights"] == [None] * 20  # it never judged
+
+
+def test_attackers_stay_the_same_clients_when_true_clusters_change(data: FederatedData) -> None:
+    attack = fk.Byzantine("stretch", share=0.3)
+    run = go(data, fk.FedAvg(), attack=attack, shift=fk.SwapAll(), robust=RobustAggregation("multi_krum", 0.3))
+    weight = np.array(run.summary()["rule_weights"])
+    assert np.flatnonzero(weight == 0).tolist() == run.summary()["attackers"]
+    assert run.summary()["attackers"] == attack.attackers(20, data.true_clusters).nonzero()[0].tolist()
 
 
 def test_what_does_not_go_together_is_refused_by_name(data: FederatedData) -> None:

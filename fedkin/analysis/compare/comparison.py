@@ -21,6 +21,7 @@ from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, r
 from fedkin.config.comparison_grid import Grid, check_measure
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
+from fedkin.run.attacked_runs import HONEST
 from fedkin.run.results import Run
 
 TABLE, DIFFERENCES = "comparison.csv", "differences.csv"
@@ -121,7 +122,8 @@ class Comparison:
         """One row per cell: its finished seeds; the mean over them of the final accuracy, of that over all clients, of
         the best accuracy and of the bottom 10% of clients, with its 95% interval (Student's t; none below three seeds);
         where the data have a validation split, the same of the best accuracy on it, by which options are chosen;
-        where true clusters are known, the same of the agreement with them at the end (``ari``, ``nmi``);
+        where true clusters are known, the same of the agreement with them at the end (``ari``, ``nmi``); where clients
+        attack, the same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
         clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
         bytes and seconds per run."""
@@ -138,6 +140,8 @@ class Comparison:
         for name in ("ari", "nmi"):
             if any(summary.get(name) is not None for summary in summaries):
                 row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
+        for name in HONEST if any("attackers" in summary for summary in summaries) else ():
+            row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
         rounds = [r for run in runs if (r := _first_round(run, target)) is not None]

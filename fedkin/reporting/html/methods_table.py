@@ -12,6 +12,7 @@ from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
+from fedkin.run.attacked_runs import HONEST
 from fedkin.run.results import Run
 
 
@@ -21,12 +22,15 @@ def methods_table(report: ReportInput) -> Json:
     several = len(report.settings) > 1
     heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best (test)"]
     heads += ["final (test)", "bottom 10% of clients", "clusters", "download", "upload", "seconds"]
+    attacked = any("attackers" in one.run.final for one in report.runs)
+    heads += ["honest clients", "honest bottom 10%", "honest ARI", "attackers alone"] if attacked else []
     rows = []
     for setting in report.settings:
         for method in report.methods:
             runs = report.runs_of(setting, method)
             if runs:
-                rows.append([*([setting] if several else []), method, str(len(runs)), *_row(runs)])
+                honest = _honest(runs) if attacked else []
+                rows.append([*([setting] if several else []), method, str(len(runs)), *_row(runs), *honest])
     return {"heads": heads, "rows": rows}
 
 
@@ -73,6 +77,14 @@ def _row(runs: Sequence[Run]) -> list[str]:
     traffic = [columns[name] for name in ("download", "upload")]
     sizes = ["-" if None in values else format_bytes(float(np.mean(values))) for values in traffic]
     return [rounds, *shares, clusters, *sizes, f"{np.mean(columns['seconds']):,.1f}"]
+
+
+def _honest(runs: Sequence[Run]) -> list[str]:
+    """What honest clients of runs under attack reach, and the share of attackers alone; dashes of other runs."""
+    accuracy, bottom, ari, alone = ([run.final.get(name) for run in runs] for name in HONEST)
+    agreement = mean_and_interval("ari", ari)["ari"]
+    shown = "-" if agreement is None else f"{agreement:.2f}"
+    return [percent_and_interval(accuracy), percent_and_interval(bottom), shown, percent_and_interval(alone)]
 
 
 def percent_and_interval(values: Sequence[float | int | None]) -> str:

@@ -33,6 +33,16 @@ def test_accuracies_on_validation_samples_are_never_called_test_accuracies() -> 
         assert made["accuracy"][0]["split"] == made["runs"][0]["split"] == "validation"
 
 
+def test_runs_under_attack_have_columns_of_honest_clients() -> None:
+    quiet = a_run(np.zeros((2, 4), np.int64))
+    honest = {"honest_accuracy": 0.8, "honest_bottom_decile": 0.4, "honest_ari": 0.5, "attackers_alone": None}
+    attacked = replace(quiet, final=quiet.final | honest | {"attackers": [0]})
+    table = methods_table(ReportInput("comparison", (ReportedRun("", "X", quiet), ReportedRun("", "Y", attacked))))
+    assert table["heads"][-4:] == ["honest clients", "honest bottom 10%", "honest ARI", "attackers alone"]
+    assert [row[-4:] for row in table["rows"]] == [["-"] * 4, ["80.0%", "40.0%", "0.50", "-"]]
+    assert methods_table(ReportInput("run", (ReportedRun("", "X", quiet),)))["heads"][-1] == "seconds"
+
+
 def test_the_table_has_a_row_for_each_method_and_setting() -> None:
     rows = np.zeros((3, 4), np.int64)
     cells = tuple(ReportedRun(s, m, a_run(rows, seed=i)) for s in ("a", "b") for m in ("X", "Y") for i in (0, 1, 2))

@@ -1,0 +1,101 @@
+"""How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left out.
+
+A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its weights over the
+coordinates. What is done before a rule mixes rows (NNM), which gives weights back to those that were mixed, or shortens
+them (ARC), which takes weight away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.robust.rules import BEFORE, Rows, geometric_median, krum_scores, nearest_rows, parse
+
+Weights = Float64[np.ndarray, "n"]
+
+
+def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
+    """Each row's weight in the aggregate, as of ``rules.aggregate``.
+
+    Args:
+        rows: of n clients.
+        rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` in front.
+        f: how many of the clients may be Byzantine.
+    """
+    before, last = parse(rule)
+    steps = [rows.astype(np.float64)]
+    for name in before:
+        steps.append(BEFORE[name](steps[-1], f))
+    counted = WEIGHTS[last](steps.pop(), f)
+    for name, mixed in zip(reversed(before), reversed(steps), strict=True):
+        counted = _BACK[name](mixed, f, counted)
+    return counted
+
+
+def _equal(rows: Rows, f: int) -> Weights:
+    return np.full(len(rows), 1 / len(rows))
+
+
+def _median(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(rows, axis=0, kind="stable")[(n - 1) // 2 : n // 2 + 1], n)
+
+
+def _trimmed_mean(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(rows, axis=0, kind="stable")[f : n - f], n)
+
+
+def _mean_around_median(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
+    return _shares(order[: n - f], n)
+
+
+def _krum(rows: Rows, f: int) -> Weights:
+    return _shares(np.argmin(krum_scores(rows, len(rows) - f - 2)), len(rows))
+
+
+def _multi_krum(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(krum_scores(rows, n - f - 1), kind="stable")[: n - f], n)
+
+
+def _geometric_median(rows: Rows, f: int) -> Weights:
+    distances = np.linalg.norm(rows - geometric_median(rows, f), axis=1)
+    near = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
+    return near / near.sum()
+
+
+def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
+    """How often each row is among those that are kept."""
+    return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
+
+
+def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of the means of their neighbours (NNM)."""
+    nearest = nearest_rows(rows, f)
+    each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
+    return np.bincount(nearest.ravel(), each, len(rows))
+
+
+def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of what they were cut to (ARC)."""
+    lengths = np.linalg.norm(rows, axis=1)
+    cut = np.linalg.norm(BEFORE["arc"](rows, f), axis=1)
+    return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
+
+
+WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {
+    "mean": _equal,
+    "median": _median,
+    "trimmed_mean": _trimmed_mean,
+    "mean_around_median": _mean_around_median,
+    "krum": _krum,
+    "multi_krum": _multi_krum,
+    "geometric_median": _geometric_median,
+}
+_BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {"nnm": _unmixed, "arc": _unclipped}

@@ -1,0 +1,40 @@
+"""The weights that rules give to rows: with them, a weighted mean is what the rule makes of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkin.robust.rules import RULES, aggregate
+from fedkin.robust.weights import weights
+
+ROWS = np.array([[0.0, 0.5], [1.0, 0.1], [2.0, 0.3], [3.5, 0.2], [1000.0, -70.0], [1.5, 0.7], [2.5, 0.0]])
+
+
+@pytest.mark.parametrize("before", ["", "nnm+", "arc+", "arc+nnm+"])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
+    """Of one coordinate, in which every rule is a weighted mean of the rows."""
+    rows = ROWS[:, :1]
+    own = weights(rows, before + rule, 2)
+    np.testing.assert_allclose(own @ rows, aggregate(rows, before + rule, 2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["krum", "multi_krum", "geometric_median", "nnm+krum", "arc+geometric_median"])
+def test_rules_on_whole_rows_are_weighted_means_in_all_coordinates(rule: str) -> None:
+    mean = weights(ROWS, rule, 2) @ ROWS
+    np.testing.assert_allclose(mean, aggregate(ROWS, rule, 2), rtol=1e-6)  # as far as Weiszfeld's steps went
+
+
+def test_by_hand() -> None:
+    rows = np.array([[0.0, 0.0], [1.0, 9.0], [2.0, 1.0], [3.0, 2.0], [50.0, 3.0]])
+    np.testing.assert_allclose(weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0])  # 2 of the one, 2 of the other
+    np.testing.assert_allclose(weights(rows, "trimmed_mean", 1), [0, 1 / 6, 2 / 6, 2 / 6, 1 / 6])
+    np.testing.assert_allclose(weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4])  # of an even number two
+    np.testing.assert_allclose(weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6])
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "mean"])
+def test_a_row_that_is_far_away_counts_for_nothing(rule: str) -> None:
+    own = weights(ROWS, f"nnm+{rule}", 2)
+    assert own[4] < 0.01 and own.sum() == pytest.approx(1)
