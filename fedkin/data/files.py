@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
 
-from fedkin.core.errors import DataError
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.machine_memory import check_memory
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
@@ -25,10 +26,12 @@ DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFil
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn any error of a reader into one DataError that names the file."""
+    """Turn any error of a reader into one DataError that names the file. ConfigError: it does not fit into memory."""
+    if path.is_file():  # arrays of text or of unpacked bytes are larger: this is the least
+        check_memory({f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more")
     try:
         yield
-    except DataError:
+    except (DataError, ConfigError):
         raise
     except FileNotFoundError:
         where = "" if path.is_absolute() else f" in the present folder, {Path.cwd()}"
@@ -106,6 +109,8 @@ def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise DataError(f"{path}: expected an npz file (several named arrays), got a single array")
             with file:
+                unpacked = sum(part.file_size for part in file.zip.infolist()) if file.zip else 0
+                check_memory({f"the arrays of {path}": unpacked}, "take a part of them, or a machine with more")
                 arrays = {name: file[name] for name in file.files}
     missing = [name for name in needed if name not in arrays]
     if missing:

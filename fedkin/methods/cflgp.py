@@ -76,7 +76,7 @@ class CFLGP:
 
     def requirements(self) -> Requirements:
         needs = Requirements(self.clusters or 3, "clusters", first_clustering=self.warm_up + 1, updates="single")
-        return replace(needs, shared_head="gradients at one model")
+        return replace(needs, shared_head="gradients at one model", kept_models=1, compares_all=True)
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
         """One model, and all clients in its cluster. Raises MethodError where there are fewer clients than clusters."""

@@ -87,9 +87,8 @@ class PeerMethod:
     def requirements(self) -> Requirements:
         """No server, all peers in every round, and models that can be averaged as they have one start."""
         clients = self.neighbours + 1
-        return Requirements(
-            clients, clients_because="neighbours", full_cohort=True, peers=True, updates="single", common_start=True
-        )
+        needs = Requirements(clients, "neighbours", full_cohort=True, updates="single", common_start=True)
+        return replace(needs, peers=True, compares_all=True)
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

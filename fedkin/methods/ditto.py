@@ -56,7 +56,7 @@ class Ditto:
             check_positive("own_lr", self.own_lr)
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="models of clients")
+        return Requirements(own_part="models of clients", kept_models=1)
 
     def init(self, world: World, stream: Stream) -> DittoState:
         first = single_model_state(world, stream)

@@ -75,7 +75,7 @@ class FedSoft:
         check_positive("floor", self.floor)
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, "clusters", updates="single", own_part="models of clients")
+        return Requirements(self.clusters, "clusters", updates="single", own_part="models of clients", kept_models=1)
 
     def init(self, world: World, stream: Stream) -> FedSoftState:
         """K different random centres. Raises MethodError where some of them are equal."""

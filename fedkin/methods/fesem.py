@@ -81,6 +81,7 @@ class FeSEM:
             last_layer_because="part",
             updates="single",
             shared_head="whole solutions",
+            kept_models=int(self.part == "all"),
             standing=policies.standing_tasks(self),
         )
 

@@ -90,6 +90,7 @@ class FLHC:
             common_start=self.newcomers == "direction",
             standing=policies.standing_tasks(self),
             shared_head=policies.shared_head(self),
+            compares_all=True,
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:

@@ -85,7 +85,7 @@ class LastLayerClustering:
 
     def requirements(self) -> Requirements:
         needs = Requirements(self.clusters or 1, "clusters", last_layer=True, updates="single", common_start=True)
-        return replace(needs, shared_head="last layers")
+        return replace(needs, shared_head="last layers", compares_all=True)
 
     def _distance_limit(self) -> float:
         return np.inf if self.suspicious is None else self.suspicious

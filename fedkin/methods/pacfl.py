@@ -76,7 +76,7 @@ class PACFL:
         check_choice("linkage", self.linkage, MERGING)
 
     def requirements(self) -> Requirements:
-        return Requirements(sends="bases of subspaces of its samples")
+        return Requirements(sends="bases of subspaces of its samples", compares_all=True)
 
     def init(self, world: World, stream: Stream) -> PACFLState:
         """Clusters of all reachable clients. Raises MethodError where none of them sent a direction."""

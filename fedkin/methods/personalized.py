@@ -53,7 +53,9 @@ class Personalized:
 
     def requirements(self) -> Requirements:
         needs = requirements_of(self.method)
-        return replace(needs, last_layer=True, hidden_layers=True) if self.personal.head else needs
+        if self.personal.head:
+            return replace(needs, last_layer=True, hidden_layers=True)
+        return replace(needs, kept_models=needs.kept_models + 1)
 
     def init(self, world: World, stream: Stream) -> State:
         """The method's first state. Raises MethodError where the last layer is not known, or is the whole model."""

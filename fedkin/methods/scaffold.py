@@ -54,7 +54,7 @@ class SCAFFOLD:
         check_positive("server_lr", self.server_lr)
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="control variates of clients", sends="control variates")
+        return Requirements(own_part="control variates of clients", sends="control variates", kept_models=1)
 
     def init(self, world: World, stream: Stream) -> ScaffoldState:
         """Raises MethodError: local steps from which option II cannot tell the mean gradient."""

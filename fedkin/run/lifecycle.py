@@ -125,7 +125,7 @@ class Experiment(Generic[W]):
                 raise ConfigError(f"{option}: {place}: {why}")
         if self.options.privacy is not None:
             check_private(self.options.privacy, self.plan, self.worlds.clients, self.trackers)
-        self.worlds.check(methods, self.plan)
+        self.worlds.check([(entry, self.options.applied(method)) for entry, method in methods], self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
         """One method after another, without the checks of ``run``.

@@ -9,15 +9,15 @@ from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
-from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
 from fedkin.run.cluster_metrics import GroundTruth
-from fedkin.run.description import method_name
 from fedkin.run.fingerprint import model_digest
 from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
+from fedkin.run.memory_estimate import memory_parts
 from fedkin.run.parts import Parts
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
@@ -51,10 +51,10 @@ class SimulatedWorlds:
         return data_digest(self.data), model_digest(self.model, self.data)
 
     def check(self, methods: Methods, plan: Plan) -> None:
-        for place, (_, method) in zip(method_places(methods), methods, strict=True):
+        for place, (entry, method) in zip(method_places(methods), methods, strict=True):
             if requirements_of(method).true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
-                    f"{place}: {method_name(method)} needs the true clusters, and {self.data.name} has none; take "
+                    f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
                 )
         if plan.patience is not None and self.data.validation is None:
@@ -63,21 +63,13 @@ class SimulatedWorlds:
                 "Python data.with_validation(0.1)); test samples choose no round"
             )
         for _, method in methods:
-            self._check_memory(requirements_of(method), plan)
+            needs = requirements_of(method)
+            parts = memory_parts(needs, plan, self.clients, self.spec.parameters, self.clients_per_batch)
+            check_memory(parts, "take a smaller model, or fewer clients, clusters or clients in a cohort")
         world = self.make()
         with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
-
-    def _check_memory(self, needs: Requirements, plan: Plan) -> None:
-        """Refuse (ConfigError) models that clearly do not fit before one is made: those of clusters or peers, before
-        and after a round; weights, gradient, update and the optimiser's memory of a client; updates of a cohort."""
-        model = 4 * self.spec.parameters
-        models = 2 * (self.data.clients if needs.peers else needs.clients)
-        parts = {"models": models * model, "local training": 4 * (self.clients_per_batch or 1) * model}
-        if needs.updates == "single":
-            parts["updates of a cohort"] = min(plan.cohort, self.data.clients) * model
-        check_memory(parts, "take a smaller model, or fewer clusters or clients in a cohort")
 
     def make(self) -> SimulatedWorld:
         """A new world."""
