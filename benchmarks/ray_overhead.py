@@ -1,0 +1,85 @@
+"""What a cluster of Ray adds to a round: two machines of one core each (Ray's own processes on this one) beside one
+process with two cores, which is as much arithmetic.
+
+    python -m benchmarks.ray_overhead [--rounds 12] [--turns 3] [--cohort 10]
+
+FedAvg on MNIST, 100 clients, one local epoch in batches of 10, without scoring; 784-128-10 (P = 101,770) and
+784-3774-10 (P = 3.0 million). Both ways take turns, with the bits compared; what is printed are medians of rounds.
+Models travel once a round to each machine, and updates come back from every client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+
+HIDDEN = (128, 3774)
+FIRST = 3  # rounds before it compile programs and start actors
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ray_overhead", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cohort", type=int, default=10)
+    options = parser.parse_args()
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=1)
+    data = fk.data.mnist(clients=100)
+    for hidden in HIDDEN:
+        model = fk.models.mlp(data, hidden=hidden)
+        own, cluster_seconds = [], []
+        for _ in range(options.turns):
+            alone, expected = rounds(data, model, options, None)
+            spread, models = rounds(data, model, options, f"ray:{cluster.address}")
+            np.testing.assert_array_equal(models, expected)
+            own.append(alone)
+            cluster_seconds.append(spread)
+        more = [1000 * (b - a) for a, b in zip(own, cluster_seconds, strict=True)]
+        print(
+            f"P = {model.spec.parameters:,}, cohort {options.cohort}: {statistics.median(own):.3f} s a round in one "
+            f"process, {statistics.median(cluster_seconds):.3f} s on two machines: {statistics.median(more):+.0f} ms "
+            f"({min(more):+.0f} to {max(more):+.0f}), the same bits",
+            flush=True,
+        )
+
+
+def rounds(data: fk.FederatedData, model: Any, options: argparse.Namespace, engine: str | None) -> tuple[float, Any]:
+    """The median seconds of a round, and the models at the end.
+
+    Args:
+        data: of all clients.
+        model: to train.
+        options: of the command.
+        engine: None for this process.
+    """
+    stamps: list[float] = []
+    run = fk.simulate(
+        fk.FedAvg(),
+        data,
+        model,
+        rounds=options.rounds,
+        cohort=options.cohort,
+        local=fk.SGD(epochs=1, batch_size=10, lr=0.03),
+        evaluate_every=0,
+        engine=engine,
+        progress=False,
+        on_round=lambda _: stamps.append(time.perf_counter()),
+    )
+    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
+    return statistics.median(seconds[FIRST:-1]), run.state.models
+
+
+if __name__ == "__main__":
+    main()
