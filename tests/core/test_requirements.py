@@ -22,13 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the papers and the descriptions of the methods, with their default options; what is not named is neutral.
 DIRECTIONS = {"common_start": True, "updates": "single"}  # first updates are compared, from one initial model w_0
-PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS}  # models of one start, averaged without a server
-LAST_LAYER = {"last_layer": True, **DIRECTIONS}
+ALL = {"compares_all": True}  # a matrix over pairs of clients
+KEPT = {"kept_models": 1}  # a vector of the model's size for each client
+PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS, **ALL}  # models of one start, averaged without a server
+LAST_LAYER = {"last_layer": True, **DIRECTIONS, **ALL}
 EXPECTED: dict[str, dict[str, Any]] = {
     "fedavg": {},  # the server needs a weighted mean of solutions
     "fedprox": {},
-    "scaffold": {"sends": "control variates"},
-    "ditto": {},
+    "scaffold": {"sends": "control variates", **KEPT},  # c_i
+    "ditto": KEPT,  # v_i
     "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
     "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
     "feddrift": {"sends": "scores of all models"},  # clients tell accuracies, and means of solutions are enough
@@ -36,16 +38,18 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2
     "sattler": {"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
-    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single"},  # one clustering, in round 20
+    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single", **ALL},  # one clustering, in round 20
     "ifca": {"clients": 3, "updates": "single"},  # k = 3 different initial models
     "ifca_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
-    "fesem": {"clients": 3, "updates": "single"},  # distances of single solutions to the centers
-    "fesem_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
+    "fesem": {"clients": 3, "updates": "single", **KEPT},  # distances of single solutions to the centers
+    "fesem_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),), **KEPT},
     "fedsim": {"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
     "cflgp": {
         "clients": 4,
         "first_clustering": 1,
         "updates": "single",
+        **ALL,
+        **KEPT,
     },  # K = 4; the first query, of gradients, is in round 1
     "flux": {
         "first_clustering": 4,
@@ -55,9 +59,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },  # after 3 rounds at the earliest
     "fedem": {"clients": 3, "sends": "shares of clusters"},  # K = 3 components
     "fedrc": {"clients": 3, "sends": "shares of clusters"},
-    "fedsoft": {"clients": 2, "updates": "single"},  # K = 2 centres, each of which weighs the same solutions otherwise
+    "fedsoft": {"clients": 2, "updates": "single", **KEPT},  # K = 2 centres; the same solutions, weighed otherwise
     "pacfl": {
-        "sends": "bases of subspaces of its samples"
+        "sends": "bases of subspaces of its samples",
+        **ALL,
     },  # subspaces are the samples', and means of solutions are enough
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},
@@ -66,7 +71,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "pens": {"rounds_of_a_peer": 200, **PEERS},  # n_s = 10 are sampled, or all where there are fewer
     "gossip": {"clients": 4, **PEERS},
     "oracle": {"clients": 4, "true_clusters": True, **PEERS},
-    "local": {"peers": True, "full_cohort": True, "updates": "single"},  # no model meets another
+    "local": {"peers": True, "full_cohort": True, "updates": "single", **ALL},  # no model meets another
 }
 
 
