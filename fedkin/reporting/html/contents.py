@@ -23,6 +23,7 @@ from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
+from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.html.verdict import verdict
 from fedkin.run import run_folder
 from fedkin.run.results import Run
@@ -169,6 +170,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "alluvial": alluvial(rows, largest).to_json() if rows and len(rows[0]) else None,
         "migrations": migration_table(rows),
         "migrants": migrants_table(run, rows),
+        "suspects": suspects_table(run),
         "similarity": key if similarity is not None else None,
         "peers": "neighbours" in run.records[-1],
         "communication": communication(run),

@@ -42,10 +42,12 @@ function selectRun() {
   byId("config").textContent = one.config;
   byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
-  const who = byId("migrants");
-  who.hidden = !one.migrants.rows.length;
-  who.querySelector(".note").textContent = one.migrants.note;
-  who.querySelector(".table").replaceChildren(table(one.migrants.heads, one.migrants.rows));
+  for (const name of ["migrants", "suspects"]) {
+    const who = byId(name);
+    who.hidden = !one[name].rows.length;
+    who.querySelector(".note").textContent = one[name].note;
+    who.querySelector(".table").replaceChildren(table(one[name].heads, one[name].rows));
+  }
   if (byId("map")) {
     const button = byId("by-true_cluster"), known = Boolean(similarity() && similarity().true_clusters);
     if (!known) state.colour = "cluster";

@@ -33,6 +33,7 @@ _SIMILARITY_FIGURES = (
     ("similarity", "Similarity of the clients", "", "tall"),
     ("labels", "Labels by cluster", "wide", ""),
 )
+_DETAILS = (("migrants", "Who migrated"), ("suspects", "Whom the rule suspects"))  # tables of one run's clients
 
 
 def page(contents: Json) -> str:
@@ -53,7 +54,7 @@ def page(contents: Json) -> str:
         "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
         "accuracy": "\n".join(_figure(*one) for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []))),
         "figures": "\n".join(_figure(*one) for one in figures),
-        "migrants": _migrants(**first["migrants"]),
+        "details": "\n".join(_details(name, title, **first[name]) for name, title in _DETAILS),
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
         "first": escape(first["label"]),
         "config": escape(first["config"]),
@@ -184,11 +185,11 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
     )
 
 
-def _migrants(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """Who migrated, closed: of the run that is shown first, and then of the one that is chosen."""
+def _details(name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """A table of clients, closed: of the run that is shown first, and then of the one that is chosen."""
     return (
-        f'<details id="migrants" class="wide"{"" if rows else " hidden"}><summary>Who migrated</summary>'
-        f'<p class="note">{escape(note)}</p><div class="table" tabindex="0" role="region" aria-label="Who migrated">'
+        f'<details id="{name}" class="wide clients"{"" if rows else " hidden"}><summary>{title}</summary>'
+        f'<p class="note">{escape(note)}</p><div class="table" tabindex="0" role="region" aria-label="{title}">'
         f"{_table('', heads, rows)}</div></details>"
     )
 

@@ -43,7 +43,7 @@ def test_the_page_has_who_migrated_and_names_stay_text(tmp_path: Path) -> None:
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
     assert escape("<b>north</b>") in page and "<b>north" not in page and "<summary>Who migrated" in page
     still = fk.report(a_run(ROWS[:1]), tmp_path / "s.html").read_text()
-    assert '<details id="migrants" class="wide" hidden>' in still
+    assert '<details id="migrants" class="wide clients" hidden>' in still
 
 
 def test_agreement_with_the_true_clusters_has_a_chart_where_it_is_known(tmp_path: Path) -> None:
