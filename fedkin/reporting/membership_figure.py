@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
-from fedkin.run.membership import memberships
+from fedkin.run.membership import by_largest_share, memberships
 from fedkin.run.results import Run
 
 
@@ -43,13 +42,3 @@ def draw(run: Run) -> Figure:
     figure.legend(loc="outside right center", frameon=False, fontsize=9)
     headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}\n")
     return figure
-
-
-def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
-    """Clients by cluster, and within a cluster by falling share of it.
-
-    Args:
-        shares: of each cluster, by client.
-    """
-    largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
-    return np.lexsort((-shares[np.arange(len(shares)), largest] if shares.size else largest, largest))

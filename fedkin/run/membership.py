@@ -29,3 +29,13 @@ def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str,
     """
     shares = memberships(state)
     return {} if shares is None else {f"{FIELD}_{k}": own for k, own in enumerate(shares[clients].T)}
+
+
+def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
+    """Clients by cluster, and within a cluster by falling share of it.
+
+    Args:
+        shares: of each cluster, by client.
+    """
+    largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
+    return np.lexsort((-shares[np.arange(len(shares)), largest] if shares.size else largest, largest))

@@ -9,8 +9,8 @@ import pytest
 
 import fedkin as fk
 from fedkin.data.federated import FederatedData
-from fedkin.reporting.membership_figure import by_largest_share, draw, save
-from fedkin.run.membership import memberships
+from fedkin.reporting.membership_figure import draw, save
+from fedkin.run.membership import by_largest_share, memberships
 
 
 @pytest.fixture(scope="module")

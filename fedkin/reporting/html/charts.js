@@ -246,6 +246,25 @@ const charts = {
     };
   },
 
+  membership() {
+    const m = run().membership;
+    if (!m) return { empty: "Every client belongs to one cluster." };
+    const places = m.clients.map((_, i) => i), ends = m.shares.map((row) => row.reduce((a, b) => a + b, 0) / row.length);
+    const thin = m.total > m.clients.length ? ` ${m.clients.length} of ${grouped(m.total)}, evenly spread.` : "";
+    const clear = `${percent(m.clear, 0)} of the clients have more than half of one cluster.`;
+    return {
+      traces: m.shares.map((row, k) => ({
+        type: "bar", x: places, y: row, name: `cluster ${k}`, marker: { color: colour(k), line: { width: 0 } }, customdata: m.clients.map(plain),
+        hovertemplate: `client %{customdata}: %{y:.1%} of cluster ${k}<extra></extra>`,
+      })),
+      layout: layout({ barmode: "stack", bargap: 0, showlegend: true, xaxis: { title: { text: "clients, by their largest share" }, showticklabels: false, ticks: "", showgrid: false }, yaxis: { range: [0, 1], tickformat: ".0%", title: { text: "share of the cluster" } } }),
+      label: `Shares of ${m.shares.length} clusters in ${grouped(m.total)} clients. ${clear} On average ${ends.map((share, k) => `${percent(share, 0)} cluster ${k}`).join(", ")}.`,
+      note: `How much each client has of every cluster. ${clear}${thin}`,
+      heads: ["client", ...m.shares.slice(0, 12).map((_, k) => `cluster ${k}`)],
+      rows: some(m.clients.length, 20).map((i) => [m.clients[i], ...m.shares.slice(0, 12).map((row) => percent(row[i], 0))]),
+    };
+  },
+
   map() {
     const p = similarity();
     if (!p) return { empty: missing };

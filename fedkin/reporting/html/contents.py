@@ -19,6 +19,7 @@ from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity
 from fedkin.reporting.html.clustering_table import clustering_table
 from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.membership_chart import membership_chart
 from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
@@ -169,6 +170,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "events": events(run, rows),
         "alluvial": alluvial(rows, largest).to_json() if rows and len(rows[0]) else None,
         "migrations": migration_table(rows),
+        "membership": membership_chart(run),
         "migrants": migrants_table(run, rows),
         "suspects": suspects_table(run),
         "similarity": key if similarity is not None else None,

@@ -33,6 +33,7 @@ _SIMILARITY_FIGURES = (
     ("similarity", "Similarity of the clients", "", "tall"),
     ("labels", "Labels by cluster", "wide", ""),
 )
+_MEMBERSHIP = ("membership", "Soft membership", "wide", "")
 _DETAILS = (("migrants", "Who migrated"), ("suspects", "Whom the rule suspects"))  # tables of one run's clients
 
 
@@ -41,7 +42,8 @@ def page(contents: Json) -> str:
     runs, first = contents["runs"], contents["runs"][contents["opening"]]
     versions = list(first["versions"].items())
     agreement = any("ari" in line for one in contents["accuracy"] for line in one["lines"])
-    figures = [*_FIGURES, *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
+    soft = any(run["membership"] for run in runs)
+    figures = [*_FIGURES, *([_MEMBERSHIP] if soft else []), *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
     parts = {
         "title": escape(contents["title"]),
         "subtitle": escape(contents["subtitle"]),
