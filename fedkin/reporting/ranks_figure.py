@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -31,7 +33,8 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
     apart = pd.DataFrame(1.0, index=names, columns=names)
     for row in rows_of(ranks.pairs):
         apart.loc[row["method"], row["against"]] = apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
-    diagram(ranks.average, apart, ax=axes)
+    for bar in chain.from_iterable(diagram(ranks.average, apart, ax=axes)["crossbars"]):
+        bar.set_xdata(np.sort(bar.get_xdata()))  # the library's are in the order of a set, which changes
     headline(
         figure,
         f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ (Nemenyi, 5%, "

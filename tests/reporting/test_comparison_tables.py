@@ -19,7 +19,7 @@ from scipy import stats
 import fedkin as fk
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
-from fedkin.reporting import comparison_figure, comparison_tables
+from fedkin.reporting import comparison_figure, comparison_tables, ranks_figure
 from fedkin.reporting.comparison_progress import Pace, tables
 from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
 
@@ -155,6 +155,9 @@ def test_ranks_of_many_settings_are_written_and_drawn(tmp_path: Path) -> None:
     }
     assert pd.read_csv(tmp_path / "ranks.csv")["method"].tolist() == ["x", "y", "z"]
     assert "Average rank" in (tmp_path / "ranks.tex").read_text()
+    bars = [np.asarray(line.get_xdata()) for line in ranks_figure.draw(found.ranks()).axes[0].lines]
+    joined = [bar for bar in bars if len(bar) == 2 and bar[0] != bar[1]]  # those that join methods
+    assert joined and all(bar[0] < bar[1] for bar in joined)  # in one order, in every process
     assert "Friedman p = " in (tmp_path / "comparison.md").read_text()
     fewer = {label: FIVE[label] for label in list(FIVE)[:4]}
     comparison(fewer).write(tmp_path / "few")
