@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from fedkin.config.schema import NotNegative, Positive, Share, settings
+from fedkin.core.randomness import Stream
 
 Selection = Literal["uniform", "round_robin", "poisson"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
@@ -20,7 +21,8 @@ class Plan:
     others: sizes vary, and may be 0). The last round is always evaluated and kept, whatever ``evaluate_every`` and
     ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models. With
     ``evaluate_clients`` a round before the last scores only a sample of so many clients, drawn by cluster, and records
-    the accuracy that this says of all, with its 95% interval (``run.evaluation_sample``).
+    the accuracy that this says of all, with its 95% interval (``run.evaluation_sample``); with ``sample_at_end`` the
+    last round, too, so that no round reads all clients.
 
     A run stops before its last round at the first complete round whose score reaches ``until``, and ``patience`` rounds
     after the best one (``run.stopping``); patience is for data with a validation split.
@@ -36,10 +38,21 @@ class Plan:
     patience: Positive | None = None  # rounds without a better score on validation samples
     until: Share | None = None  # a score
     evaluate_clients: Positive | None = None  # scored in a round, but for the last; None: all
+    sample_at_end: bool = False  # score no more than these after the last round, either
 
     def evaluates(self, round: int) -> bool:
         """Whether clients are evaluated after this round."""
         return round == self.rounds or (self.evaluate_every > 0 and round % self.evaluate_every == 0)
+
+    def sample(self, last: bool) -> tuple[int, Stream] | None:
+        """How many clients are scored at most, and the stream of the draw; None for all.
+
+        Args:
+            last: after the last round, when all are scored, unless ``sample_at_end``.
+        """
+        if self.evaluate_clients is None or (last and not self.sample_at_end):
+            return None
+        return self.evaluate_clients, Stream(self.seed, 0, "evaluation/sample")
 
     def checkpoints(self, round: int) -> bool:
         """Whether a checkpoint is kept after this round."""

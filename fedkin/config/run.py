@@ -76,6 +76,7 @@ class RunSection(Section):
     patience: Positive | None = None  # stop after so many rounds without a better score on validation samples
     until: Share | None = None  # stop at the first complete round with this score
     evaluate_clients: Positive | None = None  # scored in a round, but for the last: a sample by cluster; None: all
+    sample_at_end: bool = False  # score no more than these after the last round, either
     devices: Positive | None = None
     clients_per_batch: Positive | None = None
     engine: str | None = None  # "ray", or "ray:" and a cluster's address; None: this process
@@ -101,7 +102,7 @@ class RunSection(Section):
     def plan(self) -> Plan:
         """The part that the loop of rounds needs."""
         intervals = self.evaluate_every, self.checkpoint_every
-        optional = {name: getattr(self, name) for name in ("patience", "until", "evaluate_clients")}
+        optional = {name: getattr(self, name) for name in ("patience", "until", "evaluate_clients", "sample_at_end")}
         return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model, **optional)
 
 

@@ -148,6 +148,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
     lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing")]
+    lines += [_estimated(s) for s in summaries if "final_interval" in s]
     lines += [_late(s) for s in summaries if "late_used" in s]
     lines += [
         f"{method_title(s['method'])}: failed, as {s['failed']}"
@@ -208,6 +209,15 @@ def _replies(summary: dict[str, Any]) -> str:
     counts = {"not finite or not possible": summary["nonfinite"], "missing": summary["missing"]}
     words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     return f"{method_title(summary['method'])}: replies left out: {words}"
+
+
+def _estimated(summary: dict[str, Any]) -> str:
+    """That the final accuracy is that of a sample of clients, and what it says of all."""
+    low, high = summary["final_interval"]
+    return (
+        f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the accuracy is between "
+        f"{percent(low)} and {percent(high)} (95%)"
+    )
 
 
 def _late(summary: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ FINAL = (
     *_OF_FINAL,
     *_OF_BEST,
     "final_partial",
+    "final_interval",
     "accuracy_all_clients",
     "stopped",
     *ATTACKED,
@@ -44,10 +45,17 @@ def final_record(world: World, state: State, scored: EvaluationResults) -> Recor
         scored: its test results.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
-    return {"final_accuracy": entries["accuracy"], **{name: entries[name] for name in _OF_FINAL}}
+    interval = {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
+    return {"final_accuracy": entries["accuracy"], **interval, **{name: entries[name] for name in _OF_FINAL}}
 
 
-def best_record(world: World, best: BestRound | None, round: int, final: EvaluationResults) -> Record:
+def best_record(
+    world: World,
+    best: BestRound | None,
+    round: int,
+    final: EvaluationResults,
+    sample: tuple[int, Stream] | None = None,
+) -> Record:
     """Test results of the state that validation samples choose, by the names that a summary has for them; None for each
     where no round was complete, and where clients that came later have no cluster in that state.
 
@@ -56,10 +64,11 @@ def best_record(world: World, best: BestRound | None, round: int, final: Evaluat
         best: that state's round.
         round: the last round; clients are tested with the data they have now.
         final: test results of the final state, which may be the same.
+        sample: how many clients are tested at most, and the stream that they are drawn from; None for all.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
-    scored = final if best.round == round else score(_with_memory(world, best), best.state, round)
+    scored = final if best.round == round else score(_with_memory(world, best), best.state, round, sample=sample)
     if scored.partial:
         _log.warning(
             "best_accuracy is not known: clients that came after round %d have no cluster in its state", best.round
@@ -95,10 +104,13 @@ def accuracy_all_clients(
         scored: the test results of the clients that have a cluster.
 
     Returns:
-        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot be placed.
+        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot be placed. An
+        estimate from a sample of the clients, and None where some have no cluster, if no more were tested.
     """
     if not scored.partial:
         return _accuracy(scored)
+    if scored.sizes is not None:
+        return None
     reachable = world.clients(stream.round)
     newcomers = _without_cluster(state, reachable)
     if not isinstance(world, SimulatedWorld) or len(newcomers) > MAX_PLACED:
@@ -131,4 +143,6 @@ def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
 
 
 def _accuracy(scored: EvaluationResults) -> float | None:
+    if scored.sizes is not None:
+        return accuracy_record(scored, len(scored.sizes), None)["accuracy"]
     return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))

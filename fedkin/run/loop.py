@@ -131,13 +131,14 @@ def run(
 def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan) -> None:
     """Measure what is measured once."""
     validated, round = _scored_split(world) != "test", run_state.round
-    sampled = run_state.scored is not None and run_state.scored.sizes is not None  # the run ended early
-    if validated or run_state.scored is None or sampled:
-        run_state.scored = score(world, run_state.state, round)
+    sampled = run_state.scored is not None and run_state.scored.sizes is not None
+    sample = plan.sample(last=True)
+    if validated or run_state.scored is None or (sampled and sample is None):  # a sample: the run ended early
+        run_state.scored = score(world, run_state.state, round, sample=sample)
     if validated or sampled or run_state.records[-1]["accuracy"] is None:
         run_state.final |= final_record(world, run_state.state, run_state.scored)
     if validated:
-        run_state.final |= best_record(world, run_state.best, round, run_state.scored)
+        run_state.final |= best_record(world, run_state.best, round, run_state.scored, sample)
     stream = Stream(plan.seed, round, "score")
     everybody = accuracy_all_clients(world, method, run_state.state, stream, run_state.scored)
     run_state.final["accuracy_all_clients"] = everybody
@@ -209,7 +210,7 @@ class _Recorder:
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
-        options = (self.plan.global_model, self.split, self._sample(round))
+        options = (self.plan.global_model, self.split, self.plan.sample(last=round == self.plan.rounds))
         run_state.scored = score(world, run_state.state, round, *options) if scoring else None
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
@@ -234,12 +235,6 @@ class _Recorder:
             if self.folder and not keeping:
                 self._keep(run_state, self.folder)
             raise_if_interrupted()
-
-    def _sample(self, round: int) -> tuple[int, Stream] | None:
-        """How many clients are scored in a round, and the stream of the draw; all in the last one."""
-        if self.plan.evaluate_clients is None or round == self.plan.rounds:
-            return None
-        return self.plan.evaluate_clients, Stream(self.plan.seed, 0, "evaluation/sample")
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
         """Write a checkpoint."""

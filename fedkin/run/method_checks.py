@@ -41,6 +41,8 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
     for name in ("patience", "until"):
         if getattr(plan, name) is not None and not plan.evaluate_every:
             raise ConfigError(f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1")
+    if plan.sample_at_end and plan.evaluate_clients is None:
+        raise ConfigError("run.sample_at_end needs the size of the sample: set run.evaluate_clients")
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
     needs, name = requirements_of(method), f"{where}: {type(method).__name__}"

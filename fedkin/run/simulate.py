@@ -74,6 +74,7 @@ def simulate(
     patience: int | None = None,
     until: float | int | None = None,
     evaluate_clients: int | None = None,
+    sample_at_end: bool = False,
     devices: int | None = None,
     clients_per_batch: int | None = None,
     engine: str | None = None,
@@ -119,6 +120,7 @@ def simulate(
         until: stop at the first round whose score reaches it, where every reachable client has a cluster.
         evaluate_clients: how many are scored in a round, but for the last: a sample drawn by cluster, with the 95%
             interval of the accuracy that it shows; by default all.
+        sample_at_end: whether the last round scores no more than these, either: then the final accuracy is an estimate.
         devices: how many to use; by default all.
         clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, 32 elsewhere.
         engine: ``ray``, or ``ray:`` and the address of a cluster: clients are computed by the actors of Ray, with the
@@ -141,21 +143,13 @@ def simulate(
     """
     check_made((method, *against), data, model, shift)
     model, local, scenario = trainable(model), local or LocalTraining(), scenario or Population()
-    ends = (patience, until, evaluate_clients)
+    ends = (patience, until, evaluate_clients, sample_at_end)
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
     options = checked_options(server_optimizer, personal, privacy, robust, attack, late)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
-    description = {
-        "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
-        "data": {"name": data.name, "clients": data.clients, **_validation(data), **label_names(data)},
-        "model": {"name": model.name, "parameters": model.spec.parameters, **_own(model)},
-        "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
-        "scenario": plain_values(scenario),
-        "run": {key: _plain(value) for key, value in settings.items() if value is not None},
-    }
-    description |= _shift_section(shift) | option_values(options)
+    description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
     compute = (devices, clients_per_batch, check_engine(engine), actors)
     worlds = SimulatedWorlds(_attacked(data, options), model, local, scenario, shift, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
@@ -272,6 +266,20 @@ def _plain(value: Any) -> Any:
 def _validation(data: FederatedData) -> dict[str, int]:
     """What a description says of a validation split."""
     return {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
+
+
+def _description(
+    data: FederatedData, model: AnyModel, local: LocalTraining, scenario: Population, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What a configuration would say of a run that was started from Python."""
+    return {
+        "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
+        "data": {"name": data.name, "clients": data.clients, **_validation(data), **label_names(data)},
+        "model": {"name": model.name, "parameters": model.spec.parameters, **_own(model)},
+        "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
+        "scenario": plain_values(scenario),
+        "run": {key: _plain(value) for key, value in settings.items() if value is not None},
+    }
 
 
 def _refuse_settings(

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
+from fedkin.reporting import progress
 from fedkin.run.evaluation_sample import draw_sample, estimate
 
 
@@ -77,6 +79,39 @@ def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> Non
     assert run.records[-1]["evaluated"] <= 4
     assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]
     assert len(run.clients) == len(whole.clients)
+
+
+def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
+    options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
+    run = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **options)  # type: ignore[arg-type]
+    last, summary = run.records[-1], run.summary()
+    assert last["evaluated"] <= len(run.clients) < 7
+    assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None  # one has none
+    assert summary["final_interval"] == last["accuracy_interval"]
+    assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
+    assert "of a sample of clients; of all, the accuracy is between" in str(progress.table([summary]).caption)
+    without = fk.simulate(
+        fk.IFCA(clusters=2),
+        tiny,
+        fk.models.mclr(tiny),
+        **options | {"evaluate_every": 0},  # type: ignore[arg-type]
+    )
+    assert without.summary()["final_accuracy"] == summary["final_accuracy"]
+    average = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), **options).summary()  # type: ignore[arg-type]
+    assert average["accuracy_all_clients"] == average["final_accuracy"] and "final_interval" in average
+
+
+def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
+    data = tiny.with_validation(0.2)
+    options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **options)  # type: ignore[arg-type]
+    assert len(run.clients) == 4 and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]
+    assert run.summary()["best_accuracy"] is not None
+
+
+def test_a_sample_at_the_end_needs_a_size(tiny: FederatedData) -> None:
+    with pytest.raises(ConfigError, match="sample_at_end needs the size of the sample"):
+        fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6, sample_at_end=True)
 
 
 def test_the_sample_stays_while_the_clusters_do(tiny: FederatedData) -> None:
