@@ -11,6 +11,7 @@ route is just being made: a request without reply is sent once more.
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 import time
@@ -27,8 +28,10 @@ from fedkin.p2p.transport import RequestHandler
 if TYPE_CHECKING:
     import zenoh
 
+_log = logging.getLogger("fedkin")
 _PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
 _REFRESH = 2.0  # seconds between two queries for peers online
+_DISAGREEMENT = 3 * _REFRESH  # seconds for which a peer that has left may still send requests
 
 
 class ZenohTransport:
@@ -51,18 +54,28 @@ class ZenohTransport:
         self._root, self._name = f"fedkin/{federation}", name
         # later ones are larger: of two peers with one name, the larger one leaves
         self.session = f"{time.time_ns():016x}{secrets.token_hex(4)}"
+        self._settings, self._parameters = settings, parameters
+        self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
+        self._handler: RequestHandler | None = None
+        self._open()
+
+    def _open(self) -> None:
         self._online: set[tuple[str, str]] = set()
+        self._left: dict[str, float] = {}  # when peers that are not online have left
+        self._one_sided = False
         try:
-            self._session = self._zenoh.open(zenoh_config(settings, parameters))
+            self._session = self._zenoh.open(zenoh_config(self._settings, self._parameters))
         except self._zenoh.ZError as error:
             raise ConfigError(f"network: Zenoh cannot start: {_reason(error)}") from error
-        self._liveliness_keys, liveliness = f"{self._root}/alive/*/*", self._session.liveliness()
+        liveliness = self._session.liveliness()
         self._subscriber = liveliness.declare_subscriber(self._liveliness_keys, self._on_change, history=True)
         self._last_refresh = time.monotonic()
         self._queryable = self._token = None
 
     def peers(self) -> dict[str, str]:
+        if self._one_sided:
+            self._open_again()
         self._refresh()
         with self._lock:
             online = sorted(self._online, reverse=True)  # of one name, the earliest session stays
@@ -84,15 +97,20 @@ class ZenohTransport:
 
     def serve(self, handler: RequestHandler) -> None:
         self.peers()
+        self._declare(handler)
+
+    def _declare(self, handler: RequestHandler) -> None:
         key = f"{self._root}/model/{self._name}"
 
         def answer(query: zenoh.Query) -> None:
             with query:
+                self._note_request(query)
                 text = b"" if query.payload is None else query.payload.to_bytes()
                 reply = handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
                 if reply is not None:
                     query.reply(key, reply)
 
+        self._handler = handler
         self._queryable = self._session.declare_queryable(key, answer)
         self._token = self._session.liveliness().declare_token(f"{self._root}/alive/{self._name}/{self.session}")
 
@@ -108,6 +126,7 @@ class ZenohTransport:
         """All requests leave before the first reply is waited for; a reply of 400 kB waits in Zenoh meanwhile."""
         options = {
             "payload": text.encode(),
+            "attachment": self._name.encode(),
             "timeout": max(end - time.monotonic(), 0.001),
             "target": self._zenoh.QueryTarget.ALL,  # two that reply for one name are detected
             "consolidation": self._zenoh.ConsolidationMode.NONE,
@@ -134,6 +153,24 @@ class ZenohTransport:
         self._last_refresh = time.monotonic()
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
+    def _note_request(self, query: zenoh.Query) -> None:
+        """Detect that a peer that has left still sends requests. Called on a thread of Zenoh's."""
+        name = "" if query.attachment is None else query.attachment.to_bytes().decode(errors="replace")
+        with self._lock:
+            since = self._left.get(name)
+            self._one_sided |= since is not None and time.monotonic() - since > _DISAGREEMENT
+
+    def _open_again(self) -> None:
+        """Begin a new session of Zenoh's. After a peer hung for about as long as a lease, one side may have made a new
+        connection while the other kept the old one, and never says again what it declared: it can be heard, and not be
+        reached. It declares everything to a session that it does not know."""
+        _log.warning("a peer sends requests and cannot be reached: the connections are made anew")
+        handler = self._handler
+        self.close()
+        self._open()
+        if handler is not None:
+            self._declare(handler)
+
     def _on_reply(self, reply: zenoh.Reply) -> None:
         """A peer says that it is online. Called on a thread of Zenoh's."""
         if reply.ok is not None:
@@ -147,8 +184,11 @@ class ZenohTransport:
         with self._lock:
             if sample.kind == self._zenoh.SampleKind.PUT:
                 self._online.add(peer)
+                self._left.pop(peer[0], None)
             else:
                 self._online.discard(peer)
+                if all(name != peer[0] for name, _ in self._online):
+                    self._left[peer[0]] = time.monotonic()
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:

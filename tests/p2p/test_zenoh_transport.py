@@ -194,3 +194,25 @@ def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Cal
     assert until(lambda: "other" in one.peers())
     one._on_change(SimpleNamespace(key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
     assert until(lambda: one.peers() == {"other": other.session})
+
+
+def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
+    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a hang of about a lease one side may lack all that the other declared, and is told nothing any more."""
+    ports = free_ports(2)
+    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one.serve(lambda text: b"mine")
+    other.serve(lambda text: b"its")
+    assert until(lambda: "other" in one.peers()) and until(lambda: "one" in other.peers())
+    one._online, one._on_reply = set(), lambda reply: None  # type: ignore[method-assign]
+    one._left["other"] = time.monotonic()
+    assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
+    assert one.peers() == {}  # it has just left: its request may have been on the way
+    one._left["other"] -= 7.0
+    assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
+    session = one._session
+    assert until(lambda: one.peers() == {"other": other.session})
+    assert one._session is not session and "cannot be reached" in caplog.text
+    assert until(lambda: other.request(["one"], "status", 5.0) == {"one": (b"mine",)})
+    assert one.request(["other"], "status", 5.0) == {"other": (b"its",)}

@@ -176,12 +176,13 @@ def dying(site: SiteWorker, times: int) -> threading.Thread:
     listener.listen()
 
     def die() -> None:
-        for _ in range(times):
+        for left in reversed(range(times)):
             connection, _ = listener.accept()
             with connection:
                 read_frame(connection)
-        listener.close()
-        (folder / "socket").unlink(missing_ok=True)
+                if not left:  # nobody may connect once more before all is closed
+                    listener.close()
+                    (folder / "socket").unlink()
 
     thread = threading.Thread(target=die, daemon=True)
     thread.start()
