@@ -97,11 +97,11 @@ class ActorPool:
         cluster = self._cluster = self._connect()
         self.ray = cluster.ray
         held = self.data if self.data.packed is None else self.data.packed.folder  # which every machine must reach
-        own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.one_machine else None)
+        own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.cores == 1 else None)
         self._parts = self.ray.put(own)
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
-        if cluster.one_machine:
-            options["runtime_env"] = {"env_vars": ONE_CORE}  # several actors have a core each
+        if cluster.cores == 1:  # for each actor; a machine may have several
+            options["runtime_env"] = {"env_vars": ONE_CORE}
         self._kind = self.ray.remote(**options)(_Actor)
         for _ in range(cluster.actors):
             self._add()
