@@ -1,7 +1,7 @@
 """What a cluster of Ray adds to a round: two machines of one core each (Ray's own processes on this one) beside one
 process with two cores, which is as much arithmetic.
 
-    python -m benchmarks.ray_overhead [--rounds 12] [--turns 3] [--cohort 10]
+    python -m benchmarks.ray_overhead [--rounds 12] [--turns 3] [--cohort 10] [--write]
 
 FedAvg on MNIST, 100 clients of 100 samples, one local epoch in batches of 10, no scoring; 784-128-10 (P = 101,770)
 and 784-3774-10 (P = 3.0 million). Both ways take turns, with the bits compared; what is printed are medians of rounds.
@@ -15,14 +15,17 @@ import argparse
 import os
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fedkin as fk
+from benchmarks.tables import put
 
 HIDDEN = (128, 3774)
 PER_CLIENT = 100
+PAGE = Path("docs/many-machines.md")
 FIRST = 3  # rounds before it compile programs and start actors
 
 
@@ -32,6 +35,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--cohort", type=int, default=10)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     options = parser.parse_args()
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
@@ -40,8 +44,9 @@ def main() -> None:
     cluster = Cluster(initialize_head=True, head_node_args=machine)
     cluster.add_node(**machine)
     samples = fk.data.mnist(clients=100)
-    rows = np.arange(100 * PER_CLIENT)
-    data = fk.data.from_arrays(samples.x[rows], samples.y[rows], clients=rows // PER_CLIENT)
+    first = np.arange(100 * PER_CLIENT)
+    data = fk.data.from_arrays(samples.x[first], samples.y[first], clients=first // PER_CLIENT)
+    table = []
     for hidden in HIDDEN:
         model = fk.models.mlp(data, hidden=hidden)
         own, cluster_seconds = [], []
@@ -52,12 +57,17 @@ def main() -> None:
             own.append(alone)
             cluster_seconds.append(spread)
         more = [1000 * (b - a) for a, b in zip(own, cluster_seconds, strict=True)]
+        span = f"{statistics.median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})"
+        medians = [f"{statistics.median(seconds):.3f}" for seconds in (own, cluster_seconds)]
+        table.append([f"{model.spec.parameters:,}", *medians, span])
         print(
-            f"P = {model.spec.parameters:,}, cohort {options.cohort}: {statistics.median(own):.3f} s a round in one "
-            f"process, {statistics.median(cluster_seconds):.3f} s on two machines: {statistics.median(more):+.0f} ms "
-            f"({min(more):+.0f} to {max(more):+.0f}), the same bits",
+            f"P = {model.spec.parameters:,}, cohort {options.cohort}: {medians[0]} s a round in one process, "
+            f"{medians[1]} s on two machines: {span} ms, the same bits",
             flush=True,
         )
+    if options.write:
+        head = ("parameters", "one process (s a round)", "two machines (s a round)", "more (ms)")
+        put(PAGE, "python -m benchmarks.ray_overhead --write", head, table)
 
 
 def rounds(data: fk.FederatedData, model: Any, options: argparse.Namespace, engine: str | None) -> tuple[float, Any]:
