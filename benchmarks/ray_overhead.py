@@ -40,7 +40,8 @@ def main() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
 
-    machine = {"num_cpus": 1, "object_store_memory": 2**30}  # 150 MB by default in such a cluster: it writes to disk
+    # by default the objects of such a cluster have 150 MB, and the rest is written to disk
+    machine: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 2**30}
     cluster = Cluster(initialize_head=True, head_node_args=machine)
     cluster.add_node(**machine)
     samples = fk.data.mnist(clients=100)
