@@ -98,7 +98,7 @@ def _display(rounds: int) -> Any:
 _progress.provide(_display)
 
 _METHODS = (
-    "Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
+    "APFL Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
     "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD "
     "SattlerCFL"
 )
@@ -173,7 +173,8 @@ _HOME = {
 }
 _MODULES = ("data", "models")
 
-__all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
+__all__ = [     "APFL",
+ # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Adam",
     "AdamW",
     "Advice",

@@ -21,18 +21,23 @@ class LocalUpdates(NamedTuple):
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
+    own: Any = None  # [r P] the same as ``update``, of clients' own models; None where the terms have none
 
 
 class GradientTerms(NamedTuple):
-    """What is added to every step's gradient of local training, before it is cut to ``clip_norm``."""
+    """What is added to every step's gradient of local training, before it is cut to ``clip_norm``; and a model that is
+    trained beside it, by the same batches and optimiser."""
 
     correction: Float[np.ndarray, "r P"] | None = None  # a constant vector of each row
     anchor: Float[np.ndarray, "r P"] | None = None  # the point of a proximal term, strength/2 |w - anchor|^2
     strength: Float[np.ndarray, "r"] | None = None  # of each row's proximal term
     trained: Bool[np.ndarray, "P"] | None = None  # which parameters move; None: all
+    own: Float[np.ndarray, "r P"] | None = None  # a model v beside w, trained on the loss of share v + (1 - share) w
+    share: Float[np.ndarray, "r"] | None = None  # of v in that mix; w is a constant there
 
 
 NO_TERMS = GradientTerms()
+ROW_TERMS = ("correction", "anchor", "strength", "own", "share")  # those that have an entry for each row
 
 
 class ScoreSums(NamedTuple):

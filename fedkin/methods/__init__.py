@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from fedkin.core.suggestions import suggesting
+from fedkin.methods.apfl import APFL as APFL
 from fedkin.methods.athena import Athena as Athena
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.ditto import Ditto as Ditto
@@ -43,6 +44,7 @@ METHODS: dict[str, type] = {
     "fedper": FedPer,
     "fedrep": FedRep,
     "ditto": Ditto,
+    "apfl": APFL,
     "scaffold": SCAFFOLD,
     "fedgroup": FedGroup,
     "fedgrouprox": FedGrouProx,

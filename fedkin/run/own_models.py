@@ -11,7 +11,7 @@ from jaxtyping import Float
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import MethodError
 from fedkin.core.task import Task
-from fedkin.tasks.own_model import OWN, EvaluateOwn
+from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.personal import EvaluatePersonal, join
 
 _HEAD = "personal_head"
@@ -41,7 +41,8 @@ def whole_model(
         raise MethodError(f"the {parts} {method} are with its clients, and never left them")
     kept = _restored(memory, total)
     if isinstance(task, EvaluateOwn):
-        return kept.read(OWN, np.array([client]), task.models[task.model_index])[0]
+        only = np.array([client])
+        return task.read(lambda name, first: kept.read(name, only, first), task.models[task.model_index])[0]
     own = kept.read(_HEAD, np.array([client]), task.start[None, task.head or slice(0)])[0]
     return join(task.models[task.model_index[0]], own, task.head)
 

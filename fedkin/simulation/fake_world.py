@@ -152,8 +152,11 @@ class _Quadratic:
         start, target = models[model_index].astype(np.float64), self._world.target[clients].astype(np.float64)
         if work.positive is not None:
             target = target + work.positive[:, None]
-        w = start
+        w, own = start, None if terms.own is None else terms.own.astype(np.float64)
         for _ in range(int(np.max(work.epochs))):
+            if own is not None and terms.share is not None:
+                share = terms.share[:, None]
+                own = own - work.rate(stream.round) * share * (share * own + (1 - share) * w - target)
             step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
             step = step if terms.correction is None else step + terms.correction
             if terms.anchor is not None and terms.strength is not None:
@@ -162,7 +165,8 @@ class _Quadratic:
         garbage = np.isin(clients, list(self._world.garbage))[:, None]
         update = np.where(garbage, np.nan, w - start).astype(np.float32)
         last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))
-        return LocalUpdates(update, last, first, (start - target).astype(np.float32) if gradient else None)
+        moved = None if own is None or terms.own is None else (own - terms.own).astype(np.float32)
+        return LocalUpdates(update, last, first, (start - target).astype(np.float32) if gradient else None, moved)
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
+from fedkin.simulation.gradient_steps import begun, own_step, stepped, with_terms
 from fedkin.simulation.padding import Plan
 from fedkin.simulation.training_losses import batch_loss, sample_losses
 
@@ -116,11 +117,11 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         class_weights: Array | None,
         *terms: Array | None,
     ) -> LocalUpdates:
-        start = model.unflatten(models[model_index])
+        start, (own_start, share, *added) = model.unflatten(models[model_index]), terms
         base_key = jax.random.wrap_key_data(words) if model.random else None
 
-        def step(s: Array, carry: tuple[Tree, Any, Array, Array]) -> tuple[Tree, Any, Array, Array]:
-            w, memory, last_sum, first_sum = carry
+        def step(s: Array, carry: tuple[Tree, Any, Any, Array, Array]) -> tuple[Tree, Any, Any, Array, Array]:
+            w, memory, own, last_sum, first_sum = carry
             before = w
             indices, count = work.batches[first + s], work.valid[first + s]
             mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
@@ -132,24 +133,26 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
-            gradient = _with_terms(model, gradient, w, terms, trained)
+            gradient = with_terms(model, gradient, w, added, trained)
             if recipe.clip_norm is not None and updated is not None:  # running statistics have no gradient
                 gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
             change, memory = optimizer.update(gradient, memory, w)
             rate = lr if work.rates is None else work.rates[first + s]
-            w = jax.tree.map(lambda a, m: a - rate * m, w, change)
-            w = w if updated is None else model.with_statistics(w, updated)
+            own = None if own is None else own_step(model, optimizer, objective, own, before, share, rate, batch)
+            w = stepped(model, w, change, rate, updated)
             w = w if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), w, before)
-            share = jnp.stack([loss * count, count])
-            last_sum = last_sum + jnp.where(s >= steps - per_epoch, share, 0)
-            return w, memory, last_sum, first_sum + jnp.where(s < per_epoch, share, 0)
+            summed = jnp.stack([loss * count, count])
+            last_sum = last_sum + jnp.where(s >= steps - per_epoch, summed, 0)
+            return w, memory, own, last_sum, first_sum + jnp.where(s < per_epoch, summed, 0)
 
         zero = jnp.zeros(2)
-        w, _, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, (start, optimizer.init(start), zero, zero))
+        begin = (start, optimizer.init(start), begun(model, optimizer, own_start), zero, zero)
+        w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, begin)
         update = flatten(w) - models[model_index]
         at_start = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
         last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
-        return LocalUpdates(update, last_loss, first_loss, at_start)
+        moved = None if own is None else flatten(own[0]) - own_start
+        return LocalUpdates(update, last_loss, first_loss, at_start, moved)
 
     def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
         model_index, positive, *rest = row
@@ -158,24 +161,8 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         return jax.vmap(lambda k, c: one(k, c, *rest))(model_index, positive)
 
     rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
-    rows += (work.correction, work.anchor, work.strength)
+    rows += (work.own, work.share, work.correction, work.anchor, work.strength)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
-
-
-def _with_terms(
-    model: Model,
-    gradient: Tree,
-    w: Tree,
-    terms: tuple[Array | None, ...],
-    trained: Array | None,
-) -> Tree:
-    """A gradient with the terms of its row; zero where nothing is trained."""
-    correction, anchor, strength = terms
-    if correction is not None:
-        gradient = jax.tree.map(jnp.add, gradient, model.unflatten(correction))
-    if anchor is not None:
-        gradient = jax.tree.map(lambda g, a, b: g + strength * (a - b), gradient, w, model.unflatten(anchor))
-    return gradient if trained is None else jax.tree.map(lambda g, t: g * t, gradient, model.unflatten(trained))
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)

@@ -31,6 +31,8 @@ class Plan(NamedTuple):
     anchor: Float[np.ndarray, "n P"] | None = None
     strength: Float[np.ndarray, "n"] | None = None
     weights: Float[np.ndarray, "S B"] | None = None  # of the samples of each step; None: all 1
+    own: Float[np.ndarray, "n P"] | None = None  # a model of each row beside, and its share in the mix
+    share: Float[np.ndarray, "n"] | None = None
 
 
 def plan(
@@ -81,8 +83,8 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     samples = power_of_two(max(len(p.x) for p in plans))
     rows = rounded_up(sum(len(p.model_index) for p in plans))
     steps = _padded_steps(plans, samples, rows)
-    by_row = (rows,) * 6
-    sizes = (samples, samples, steps, steps, *by_row, steps, rows, rows, rows, rows, steps)  # in the order of Plan
+    own = (rows,) * 4  # of each row, if at all
+    sizes = (samples, samples, steps, steps, *(rows,) * 6, steps, *own, steps, rows, rows)  # in the order of Plan
     return Plan(*(_stacked(arrays, n) for n, *arrays in zip(sizes, *plans, strict=True)))
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.ray_pool import ActorPool, Cluster
 from fedkin.simulation.workers import AnyModel, Workers
@@ -160,7 +160,7 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
 
 def _terms_of(terms: GradientTerms, rows: Int[np.ndarray, "r"]) -> GradientTerms:
     """The terms of some rows."""
-    own = {name: getattr(terms, name) for name in ("correction", "anchor", "strength")}
+    own = {name: getattr(terms, name) for name in ROW_TERMS}
     return terms._replace(**{name: value[rows] for name, value in own.items() if value is not None})
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
+from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
@@ -68,7 +68,8 @@ class Trainer:
             own = clients[rows[:, 0]]
             batches = self._batches(own, work, num_steps[rows[:, 0]], stream)
             owned, plans = self._distribute(own, model_index[rows], batches, stream, work.positive[rows], work)
-            update[rows], last[rows], first[rows], _ = self._compute(recipe, models, work, stream.round, owned, plans)
+            local = self._compute(recipe, models, work, stream.round, owned, plans)
+            update[rows], last[rows], first[rows] = local.update, local.loss, local.first_loss
         return LocalUpdates(update, last, first, None)
 
     def _compute(
@@ -111,7 +112,7 @@ class Trainer:
         owned = rows_by_device(batches, min(len(self._devices), len(clients)))
         positive = np.zeros_like(model_index) if positive is None else positive
         of_steps = None if weights is None else self._step_weights(clients, batches, weights)
-        plans, by_row = [], {name: getattr(terms, name) for name in ("correction", "anchor", "strength")}
+        plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
         for r in owned:
             own = [batches[i] for i in r]
             plan = self._plan(clients[r], model_index[r], own, stream, positive[r])

@@ -5,7 +5,7 @@ Shapes: n rows, r of a portion, K models, P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from fedkin.tasks.personal import shortened
 from fedkin.tasks.train import Train
 
 OWN = "own_model"
+Read = Callable[[str, np.ndarray], np.ndarray]
 _MEMORY = {OWN: Memory("P", np.float32)}
 _MODEL = floats("P", np.float32)
 
@@ -107,16 +108,26 @@ class EvaluateOwn(Task):
     can_be_lost = False  # it measures a method, and so every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        model = client.memory.get(OWN, self.models[self.model_index[0]])
-        correct, loss, examples = client.score(model[None], np.asarray(0), self.split)
+        model = self.read(lambda name, first: client.memory.get(name, first[0])[None], self.models[self.model_index])
+        correct, loss, examples = client.score(model, np.asarray(0), self.split)
         return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(self.models.shape[1]):
-            own = rows.memory.read(OWN, rows.clients[some], self.models[self.model_index[some]])
+            clients, received = rows.clients[some], self.models[self.model_index[some]]
+            own = self.read(lambda name, first, clients=clients: rows.memory.read(name, clients, first), received)
             sums = rows.scorer.score(own_and_padding(own), rows.clients[some], np.arange(len(some)), self.split)
             loss = sums.loss / np.maximum(sums.examples, 1)
             yield some, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
+
+    def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
+        """The models that some clients are tested with.
+
+        Args:
+            stored: an array that clients keep, by its name and what it is of a client that keeps none.
+            received: the models of their clusters.
+        """
+        return stored(OWN, received)
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():

@@ -31,6 +31,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fedprox": {},
     "scaffold": {"sends": "control variates", **KEPT},  # c_i
     "ditto": KEPT,  # v_i
+    "apfl": KEPT,
     "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
     "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
     "feddrift": {"sends": "scores of all models"},  # clients tell accuracies, and means of solutions are enough

@@ -53,6 +53,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedper": {},
     "fedrep": {},
     "ditto": {},
+    "apfl": {},
     "scaffold": {},
     "fedem": {"clusters": 2},
     "fedrc": {"clusters": 2},

@@ -19,7 +19,7 @@ FedAvgM FedAdam FedYogi FedAdagrad PersonalHead PersonalModel
 Byzantine
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
-PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
+APFL PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
 FedkinError FlexCFL IFCA IFCAMig Incremental LateReplies Ledger LocalTraining Method MethodError MissingExtra ModelError
 ModelSpec
 Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll

@@ -33,15 +33,22 @@ class _Curved(_Quadratic):
         terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         start = models[model_index].astype(np.float64)
-        w = start
+        w, own = start, None if terms.own is None else terms.own.astype(np.float64)
         for _ in range(int(np.max(num_steps))):
+            if own is not None and terms.share is not None:
+                share = terms.share[:, None]
+                own = own - work.lr * share * self._gradient(share * own + (1 - share) * w, clients)
             step = self._gradient(w, clients)
             step = step if terms.correction is None else step + terms.correction
             if terms.anchor is not None and terms.strength is not None:
                 step = step + terms.strength[:, None] * (w - terms.anchor)
             w = w - work.lr * step
-        zeros, own = np.zeros(len(clients), np.float32), self._gradient(start, clients).astype(np.float32)
-        return LocalUpdates((w - start).astype(np.float32), zeros, zeros, own if gradient else None)
+        zeros, full = np.zeros(len(clients), np.float32), self._gradient(start, clients).astype(np.float32)
+        moved = None if own is None or terms.own is None else (own - terms.own).astype(np.float32)
+        return LocalUpdates((w - start).astype(np.float32), zeros, zeros, full if gradient else None, moved)
+
+    def gradients(self, models: Any, clients: Any, model_index: Any) -> Any:
+        return self._gradient(models[model_index].astype(np.float64), clients).astype(np.float32)
 
 
 def quadratic_world(a: Any, b: Any, start: Any, work: LocalTraining) -> FakeWorld:

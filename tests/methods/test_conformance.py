@@ -95,6 +95,7 @@ CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
     "scaffold": Case(impossible=({"server_lr": 0.0},), models_down=2, models_up=2),
+    "apfl": Case(as_fedavg={}, impossible=({"share": 0.0}, {"share": 1.5}, {"share_lr": 0.0})),
     "ditto": Case(as_fedavg={}, impossible=({"strength": -1.0}, {"own_epochs": 0}, {"own_lr": 0.0})),
     "fedrep": Case(
         options={"head_epochs": 2}, hidden=True, impossible=({"head_epochs": -1},), models_down=BODY, models_up=BODY

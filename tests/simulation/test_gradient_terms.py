@@ -74,3 +74,40 @@ def test_terms(names: str, work: str, library: int) -> None:
     np.testing.assert_allclose(got.update, expected, rtol=1e-4, atol=5e-6)
     if own.trained is not None:
         assert not got.update[:, ~own.trained].any()
+
+
+def own_by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining) -> tuple[np.ndarray, np.ndarray]:
+    """The way of the model of a row, and of the one beside it, in the mix of both."""
+    client = int(CLIENTS[row])
+    x, y = samples(DATA, client)
+    made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
+    assert own.own is not None and own.share is not None
+    w, v, share = start.astype(np.float64), own.own[row].astype(np.float64), float(own.share[row])
+    optimizers = [numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w))) for _ in range(2)]
+    decoupled = work.optimizer == "adamw"
+    for rows, count in zip(made.rows, made.valid, strict=True):
+        batch, moves = (WIDTHS["mclr"], x[rows[:count]], y[rows[:count]]), []
+        mix = share * v + (1 - share) * w
+        for optimizer, at, model, factor in zip(optimizers, (w, mix), (w, v), (1, share), strict=True):
+            gradient = factor * numpy_reference.loss_and_gradient(at, *batch)[1]
+            if work.clip_norm is not None:
+                gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
+            move = optimizer.move(gradient + (0 if decoupled else work.weight_decay * model))
+            moves.append(move - (work.lr * work.weight_decay * model if decoupled else 0))
+        w, v = w + moves[0], v + moves[1]
+    return w - start, v - own.own[row]
+
+
+@pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
+@pytest.mark.parametrize("work", WORK)
+def test_a_model_beside(work: str, library: int) -> None:
+    model = pair("mclr", DATA)[library]
+    start, rng = models(pair("mclr", DATA)[0]), np.random.default_rng(6)
+    drawn = rng.normal(size=(3, model.spec.parameters)).astype(np.float32)
+    own = GradientTerms(own=drawn, share=np.array([0.25, 1.0, 0.7], np.float32))
+    trainer: Any = SimulatedWorld(DATA, model)._trainer
+    got = trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM, terms=own)
+    assert trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM).own is None
+    expected = [own_by_hand(row, start[INDEX[row]], own, WORK[work]) for row in range(3)]
+    np.testing.assert_allclose(got.update, [w for w, _ in expected], rtol=1e-4, atol=5e-6)
+    np.testing.assert_allclose(got.own, [v for _, v in expected], rtol=1e-4, atol=5e-6)

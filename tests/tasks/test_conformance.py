@@ -32,6 +32,7 @@ from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.history import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.mixed_model import EvaluateMixed, TrainMixed
 from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
@@ -118,6 +119,10 @@ EXAMPLES = {
         lambda g: EvaluateOwn(g.models, g.index, "train"),
         before=(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True),),
     ),
+    "evaluate mixed": Example(
+        lambda g: EvaluateMixed(g.models, g.index, "train"),
+        before=(lambda g: TrainMixed(g.models, WORK, g.index, reduce=True, share=0.3),),
+    ),
     "evaluate own": Example(lambda g: Evaluate(g.models, g.index, "train", local=True)),
     "evaluate personal": Example(
         lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
@@ -156,6 +161,10 @@ EXAMPLES = {
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
     "train beside": Example(lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)),
+    "train mixed": Example(
+        lambda g: TrainMixed(g.models, WORK, g.index, share=0.3, share_lr=0.1),
+        before=(lambda g: TrainMixed(g.models, WORK, g.index),),
+    ),
     "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
     "train detectors": Example(lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True),
     "train own": Example(lambda g: Train(g.models, WORK, g.index, local=True)),

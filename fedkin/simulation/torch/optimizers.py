@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms
+from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms
 from fedkin.simulation.torch.flat_module import FlatModule, error_reason
 
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
@@ -60,8 +60,8 @@ def row_terms(terms: GradientTerms, row: int) -> GradientTerms:
     """The terms of one row, its vectors without an axis of rows."""
     if terms is NO_TERMS:
         return terms
-    own = (None if part is None else part[row] for part in (terms.correction, terms.anchor, terms.strength))
-    return GradientTerms(*own, trained=terms.trained)
+    own = {name: getattr(terms, name) for name in ROW_TERMS}
+    return terms._replace(**{name: part[row] for name, part in own.items() if part is not None})
 
 
 def terms_by_entry(

@@ -6,6 +6,9 @@ depends on the other clients of the call.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -27,6 +30,7 @@ from fedkin.simulation.torch.flat_module import (
     trainable_entries,
 )
 from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer, row_terms, terms_by_entry
+from fedkin.simulation.torch.own_model import OwnModel
 
 _WIDTH = 64  # samples at a time of a full gradient
 
@@ -55,17 +59,20 @@ class Trainer:
             ModelError: the module does not take a batch, such as one sample for batch normalisation.
         """
         update = np.empty((len(clients), models.shape[1]), np.float32)
-        last, first = np.empty((2, len(clients)))
+        last, first, own = *np.empty((2, len(clients))), None if terms.own is None else np.empty_like(update)
         positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
         ends = np.cumsum(self._data.train.sizes[clients])[:-1]
         of_rows = [None] * len(clients) if weights is None else np.split(weights.astype(np.float32), ends)
         with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
                 start = models[model_index[row]]
-                update[row], last[row], first[row] = self._train_client(
+                update[row], last[row], first[row], moved = self._train_client(
                     start, client, work, int(num_steps[row]), stream, positive[row], row_terms(terms, row), of_rows[row]
                 )
-        return LocalUpdates(update, last, first, self.gradients(models, clients, model_index) if gradient else None)
+                if own is not None:
+                    own[row] = moved
+        full = self.gradients(models, clients, model_index) if gradient else None
+        return LocalUpdates(update, last, first, full, own)
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
@@ -90,8 +97,8 @@ class Trainer:
         positive: int | None,
         terms: GradientTerms,
         sample_weights: Float[np.ndarray, "s"] | None,
-    ) -> tuple[Float[np.ndarray, "P"], float, float]:
-        """Update, last and first loss of one client."""
+    ) -> tuple[Float[np.ndarray, "P"], float, float, Float[np.ndarray, "P"] | None]:
+        """Update, last and first loss of one client, and what its own model moved."""
         x, y = self._samples(client)
         y = y if positive is None else (y == positive).float()
         own = int(self._ids[client])
@@ -104,11 +111,14 @@ class Trainer:
         entries, own_terms = list(named.values()), terms_by_entry(terms, named, self._model.spec.slices)
         optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model, own_terms)
         weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
+        beside = OwnModel(self._model, network, terms, work, stream.round) if terms.own is not None else None
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
             indices = torch.from_numpy(rows[:count])
             counted = None if sample_weights is None else torch.from_numpy(sample_weights)[indices]
-            scores = self._scores(network, x[indices], client)
-            loss = mean_loss(scores, y[indices], weights, work.label_smoothing, counted)
+            scored = partial(mean_loss, y=y[indices], weights=weights, smoothing=work.label_smoothing, counted=counted)
+            if beside is not None:
+                beside.step(partial(self._scores, x=x[indices], client=client), scored, float(rates[step]))
+            loss = scored(self._scores(network, x[indices], client))
             optimizer.step(loss, float(rates[step]))
             losses[step] = loss.item()
         per_epoch = batches.per_epoch
@@ -117,7 +127,7 @@ class Trainer:
         )
         update = flat_vector(network) - start
         update = update if terms.trained is None else np.where(terms.trained, update, np.float32(0))
-        return update, float(last), float(first)
+        return update, float(last), float(first), None if beside is None else beside.moved()
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""
@@ -141,7 +151,7 @@ class Trainer:
         weights = work.loss_weights(self._data.label_counts(clients=np.array([client])))
         return None if weights is None else torch.from_numpy(weights[0])
 
-    def _scores(self, network: nn.Module, x: Tensor, client: int) -> Tensor:
+    def _scores(self, network: Any, x: Tensor, client: int) -> Tensor:
         """The module's scores of a batch. Raises ModelError, naming the client, where it fails."""
         try:
             return network(x)

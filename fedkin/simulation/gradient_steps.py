@@ -1,0 +1,95 @@
+"""Parts of a step of local training: terms of its gradient, the step itself, and that of a model trained beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from fedkin.models.model import Model, Tree
+
+
+def with_terms(
+    model: Model,
+    gradient: Tree,
+    w: Tree,
+    terms: Sequence[Array | None],
+    trained: Array | None,
+) -> Tree:
+    """A gradient with the terms of its row; zero where nothing is trained.
+
+    Args:
+        model: the model.
+        gradient, w: the gradient, and where it was taken.
+        terms: correction, anchor and strength, as in ``GradientTerms``.
+        trained: which parameters move; None: all.
+    """
+    correction, anchor, strength = terms
+    if correction is not None:
+        gradient = jax.tree.map(jnp.add, gradient, model.unflatten(correction))
+    if anchor is not None:
+        gradient = jax.tree.map(lambda g, a, b: g + strength * (a - b), gradient, w, model.unflatten(anchor))
+    return gradient if trained is None else jax.tree.map(lambda g, t: g * t, gradient, model.unflatten(trained))
+
+
+def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> Tree:
+    """A model after one step.
+
+    Args:
+        model, w: the model, and its parameters.
+        change: what the optimiser takes away, times the rate.
+        rate: learning rate.
+        updated: new running statistics; None: it has none.
+    """
+    w = jax.tree.map(lambda a, m: a - rate * m, w, change)
+    return w if updated is None else model.with_statistics(w, updated)
+
+
+def begun(
+    model: Model, optimizer: optax.GradientTransformation, start: Float[Array, "P"] | None
+) -> tuple[Tree, Any] | None:
+    """A client's own model with its optimiser's memory, before the first step; None where it has none.
+
+    Args:
+        model, optimizer: of the training.
+        start: the model's numbers.
+    """
+    if start is None:
+        return None
+    v = model.unflatten(start)
+    return v, optimizer.init(v)
+
+
+def own_step(
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    objective: Callable,
+    own: tuple[Tree, Any],
+    w: Tree,
+    share: Array,
+    rate: Array,
+    batch: tuple[Any, ...],
+) -> tuple[Tree, Any]:
+    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a constant.
+
+    Args:
+        model, optimizer: of the training.
+        objective: from parameters and a batch to its loss and new running statistics.
+        own: v, and its optimiser's memory.
+        w: the model that is trained beside it, before its step.
+        share: of v in the mix.
+        rate: learning rate.
+        batch: what the objective takes.
+    """
+    v, memory = own
+    mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
+    (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)
+    gradient = jax.tree.map(lambda g: share * g, gradient)  # by v
+    if updated is not None:  # running statistics have no gradient
+        gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
+    change, memory = optimizer.update(gradient, memory, v)
+    return stepped(model, v, change, rate, updated), memory

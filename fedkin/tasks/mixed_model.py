@@ -1,0 +1,123 @@
+"""APFL's client work: a model of each client's own, trained in a mix with that of its cluster. It never leaves it.
+
+Shapes: n rows, r of a portion, K models, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import sound_rows
+from fedkin.core.schema import Memory, floats
+from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.tasks.own_model import OWN, EvaluateOwn, Read, own_and_padding
+from fedkin.tasks.train import Train
+
+SHARE = "own_share"
+_MEMORY = {OWN: Memory("P", np.float32), SHARE: Memory("", np.float32)}
+_MODEL = floats("P", np.float32)
+
+
+@dataclass(frozen=True)
+class TrainMixed(Train):
+    """Local training of w as in ``Train``, and by the same batches of the client's own v in the mix
+    v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
+
+    v begins as the first w that the client receives; where a training diverged, it stays. The share moves once before
+    the training, but is used after it: share - share_lr <v - w, g(v~)>, of the full training loss, cut to 0 .. 1.
+
+    Attributes:
+        share: the first one.
+        share_lr: 0: the share stays.
+    """
+
+    share: float = 0.5
+    share_lr: float = 0.0
+
+    detectors = False
+    memory = _MEMORY
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        index = np.asarray(self.model_index)[:1]
+        received = self.models[index]
+        own = client.memory.get(OWN, received[0])[None]
+        share = np.reshape(client.memory.get(SHARE, np.float32(self.share)), 1)
+        slope = client.gradient(mixed(own, received, share)[0])[None] if self.share_lr else None
+        local = client.train(received[0], self.work, self.gradient, GradientTerms(own=own, share=share))
+        local = LocalUpdates(*(None if part is None else part[None] for part in local))
+        arrays, own, after, sound = self._results(local, own, share, received, slope)
+        if sound[0]:
+            client.memory[OWN], client.memory[SHARE] = own[0], after[0]
+        reply = {name: array[0] for name, array in arrays.items()}
+        return reply | {"examples": len(client.samples()[1]), "model_index": index[0]}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        index = np.asarray(self.model_index, np.int64)
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        for some in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
+            clients, received, slope = rows.clients[some], self.models[index[some]], None
+            own = rows.memory.read(OWN, clients, received)
+            share = rows.memory.read(SHARE, clients, np.full(len(some), self.share, np.float32))
+            if self.share_lr:
+                mix = own_and_padding(mixed(own, received, share))
+                slope = rows.trainer.gradients(mix, clients, np.arange(len(some)))
+            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient)
+            terms = GradientTerms(own=own, share=share)
+            local = rows.trainer.train(self.models, clients, index[some], *options, terms=terms)
+            arrays, own, after, sound = self._results(local, own, share, received, slope)
+            if sound.any():
+                rows.store(OWN, some[sound], own[sound])
+                rows.store(SHARE, some[sound], after[sound])
+            yield some, arrays | {"examples": examples[some], "model_index": index[some]}
+
+    def _results(
+        self,
+        local: LocalUpdates,
+        own: Float[np.ndarray, "r P"],
+        share: Float[np.ndarray, "r"],
+        received: Float[np.ndarray, "r P"],
+        slope: Float[np.ndarray, "r P"] | None,
+    ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
+        """The reply's arrays, the new own models and shares, and which of them are sound."""
+        after = share
+        if slope is not None:
+            along = np.sum((own - received).astype(np.float64) * slope, axis=1)
+            after = np.clip(share - self.share_lr * along, 0, 1).astype(np.float32)
+        own = own + np.asarray(local.own)
+        sound = sound_rows(_MODEL, own) & sound_rows(_MODEL, np.asarray(local.update)) & np.isfinite(after)
+        return self._arrays(local), own, after, sound
+
+    def for_messages(self, spec: ModelSpec) -> Train:
+        return self  # a client's model is not its local solution, which Train would store
+
+
+@dataclass(frozen=True)
+class EvaluateMixed(EvaluateOwn):
+    """Evaluation of each client's mix of its own model and that of its cluster on its own data; of a client that has
+    no model of its own, of the cluster's."""
+
+    memory = _MEMORY
+
+    def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
+        share = stored(SHARE, np.zeros(len(received), np.float32))
+        return mixed(stored(OWN, received), received, share)
+
+
+def mixed(
+    own: Float[np.ndarray, "r P"], received: Float[np.ndarray, "r P"], share: Float[np.ndarray, "r"]
+) -> Float[np.ndarray, "r P"]:
+    """share v + (1 - share) w.
+
+    Args:
+        own: v.
+        received: w.
+        share: of v.
+    """
+    return (share[:, None] * own + (1 - share[:, None]) * received).astype(np.float32)
