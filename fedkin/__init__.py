@@ -173,8 +173,8 @@ _HOME = {
 }
 _MODULES = ("data", "models")
 
-__all__ = [     "APFL",
- # noqa: RUF022 (plain alphabetical, as sorted() has it)
+__all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
+    "APFL",
     "Adam",
     "AdamW",
     "Advice",

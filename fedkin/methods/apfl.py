@@ -65,8 +65,10 @@ class APFL:
 
     def round(self, world: World, state: APFLState, cohort: Int[np.ndarray, "n"], stream: Stream) -> APFLState:
         lr = world.work.rate(stream.round) if self.share_lr is None else self.share_lr
-        shares = {"share": float(self.share), "share_lr": float(lr) if self.adapt else 0.0}
-        task = TrainMixed(state.models, world.work, state.assignment[cohort], reduce=True, **shares)
+        lr = float(lr) if self.adapt else 0.0
+        task = TrainMixed(
+            state.models, world.work, state.assignment[cohort], reduce=True, share=float(self.share), share_lr=lr
+        )
         reply = world.run(task, cohort, stream.child("train"))
         return replace(state, models=state.models + reply.update)
 

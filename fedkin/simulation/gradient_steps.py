@@ -70,7 +70,7 @@ def own_step(
     objective: Callable,
     own: tuple[Tree, Any],
     w: Tree,
-    share: Array,
+    share: Array | None,
     rate: Array,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
@@ -85,6 +85,7 @@ def own_step(
         rate: learning rate.
         batch: what the objective takes.
     """
+    assert share is not None
     v, memory = own
     mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
     (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)

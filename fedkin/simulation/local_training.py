@@ -151,7 +151,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         update = flatten(w) - models[model_index]
         at_start = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
         last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
-        moved = None if own is None else flatten(own[0]) - own_start
+        moved = None if own_start is None else flatten(own[0]) - own_start
         return LocalUpdates(update, last_loss, first_loss, at_start, moved)
 
     def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
