@@ -81,7 +81,7 @@ def speed(method: str, data: fk.FederatedData, model: Any, rounds: int) -> Speed
     """Run a method, and time its rounds."""
     values: dict[str, Any] = {"name": method}
     options = registry.resolve("method", registry.methods(), values, lambda key: key)
-    if "clusters" in options and method not in ("fedrep", "ditto", "apfl"):
+    if "clusters" in options and method not in ("fedrep", "ditto", "apfl", "pfedme"):
         options["clusters"] = 4
     stamps: list[float] = []
     begin = time.perf_counter()

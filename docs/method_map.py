@@ -39,6 +39,7 @@ MAP: dict[str, Row] = {
     "fedrep": _GLOBAL,
     "ditto": _GLOBAL,
     "apfl": _GLOBAL,
+    "pfedme": _GLOBAL,
     "fedgroup": Row(_FIRST, "once, before training", "hard", "server", "given", "one update of its own"),
     "fedgrouprox": Row(_FIRST, "once, before training", "hard", "server", "given", "one update of its own"),
     "flexcfl": Row(_FIRST, "once; newcomers and migration later", "hard", "server", "given", "one update of its own"),

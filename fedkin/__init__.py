@@ -99,8 +99,8 @@ _progress.provide(_display)
 
 _METHODS = (
     "APFL Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
-    "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS SCAFFOLD "
-    "SattlerCFL"
+    "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS PFedMe "
+    "SCAFFOLD SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
@@ -230,6 +230,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "PANM",
     "PANMLoss",
     "PENS",
+    "PFedMe",
     "PersonalHead",
     "PersonalModel",
     "Population",

@@ -21,7 +21,16 @@ class LocalUpdates(NamedTuple):
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
-    own: Any = None  # [r P] the same as ``update``, of clients' own models; None where the terms have none
+    own: Any = None  # [r P] the same as ``update``, of a client's own model; None where the terms have none
+
+
+class Envelope(NamedTuple):
+    """Steps on the Moreau envelope of a batch's loss f, whose gradient is strength (w - theta), where theta minimises
+    f(theta) + strength/2 |theta - w|^2."""
+
+    strength: float
+    steps: int  # of gradient descent from w that give theta
+    lr: float  # of these steps
 
 
 class GradientTerms(NamedTuple):
@@ -34,6 +43,7 @@ class GradientTerms(NamedTuple):
     trained: Bool[np.ndarray, "P"] | None = None  # which parameters move; None: all
     own: Float[np.ndarray, "r P"] | None = None  # a model v beside w, trained on the loss of share v + (1 - share) w
     share: Float[np.ndarray, "r"] | None = None  # of v in that mix; w is a constant there
+    envelope: Envelope | None = None  # in place of the loss; the theta of the last batch is then the own model
 
 
 NO_TERMS = GradientTerms()

@@ -35,6 +35,7 @@ from fedkin.methods.pacfl import PACFL as PACFL
 from fedkin.methods.panm import PANM as PANM
 from fedkin.methods.panm import PANMLoss as PANMLoss
 from fedkin.methods.pens import PENS as PENS
+from fedkin.methods.pfedme import PFedMe as PFedMe
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 from fedkin.methods.scaffold import SCAFFOLD as SCAFFOLD
 
@@ -45,6 +46,7 @@ METHODS: dict[str, type] = {
     "fedrep": FedRep,
     "ditto": Ditto,
     "apfl": APFL,
+    "pfedme": PFedMe,
     "scaffold": SCAFFOLD,
     "fedgroup": FedGroup,
     "fedgrouprox": FedGrouProx,

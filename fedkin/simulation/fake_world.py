@@ -16,7 +16,7 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.core.workers import NO_TERMS, Envelope, GradientTerms, LocalUpdates, ScoreSums
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
@@ -157,6 +157,10 @@ class _Quadratic:
             if own is not None and terms.share is not None:
                 share = terms.share[:, None]
                 own = own - work.rate(stream.round) * share * (share * own + (1 - share) * w - target)
+            if terms.envelope is not None:
+                own = _minimiser(terms.envelope, w, target)
+                w = w - work.rate(stream.round) * terms.envelope.strength * (w - own)
+                continue
             step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
             step = step if terms.correction is None else step + terms.correction
             if terms.anchor is not None and terms.strength is not None:
@@ -165,7 +169,7 @@ class _Quadratic:
         garbage = np.isin(clients, list(self._world.garbage))[:, None]
         update = np.where(garbage, np.nan, w - start).astype(np.float32)
         last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))
-        moved = None if own is None or terms.own is None else (own - terms.own).astype(np.float32)
+        moved = None if own is None else (own - (start if terms.own is None else terms.own)).astype(np.float32)
         return LocalUpdates(update, last, first, (start - target).astype(np.float32) if gradient else None, moved)
 
     def gradients(
@@ -222,3 +226,11 @@ class _Quadratic:
     ) -> Float[np.ndarray, "t"]:
         """P - |w|^2."""
         return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
+
+
+def _minimiser(envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]) -> np.ndarray:
+    """theta of quadratic clients, by steps from w."""
+    theta = w
+    for _ in range(envelope.steps):
+        theta = theta - envelope.lr * (theta - target + envelope.strength * (theta - w))
+    return theta

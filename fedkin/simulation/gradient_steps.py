@@ -94,3 +94,27 @@ def own_step(
         gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
     change, memory = optimizer.update(gradient, memory, v)
     return stepped(model, v, change, rate, updated), memory
+
+
+def envelope_gradient(
+    objective: Callable, steps: int, envelope: tuple[Array, Array], w: Tree, gradient: Tree, batch: tuple[Any, ...]
+) -> tuple[Tree, Tree]:
+    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta.
+
+    Args:
+        objective: from parameters and a batch to its loss and new running statistics.
+        steps: of gradient descent, which give theta.
+        envelope: strength and learning rate of these steps.
+        w: where the gradient is wanted.
+        gradient: that of the loss at w.
+        batch: what the objective takes.
+    """
+    strength, lr = envelope
+    slope = jax.grad(lambda theta: objective(theta, *batch)[0])
+
+    def inner(_: Array, theta: Tree) -> Tree:
+        return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, slope(theta), w)
+
+    first = jax.tree.map(lambda a, g: a - lr * g, w, gradient)  # at w itself nothing pulls
+    theta = jax.lax.fori_loop(1, steps, inner, first)
+    return jax.tree.map(lambda a, b: strength * (a - b), w, theta), theta

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
-from fedkin.simulation.gradient_steps import begun, own_step, stepped, with_terms
+from fedkin.simulation.gradient_steps import begun, envelope_gradient, own_step, stepped, with_terms
 from fedkin.simulation.padding import Plan
 from fedkin.simulation.training_losses import batch_loss, sample_losses
 
@@ -40,6 +40,7 @@ class Recipe(NamedTuple):
     nesterov: bool = False
     clip_norm: float | None = None
     label_smoothing: float = 0.0
+    inner_steps: int = 0  # of the Moreau envelope; 0: training on the loss itself
 
 
 class Shared(NamedTuple):
@@ -49,6 +50,7 @@ class Shared(NamedTuple):
     lr: Any
     mu: Any
     trained: Any = None  # which parameters move [P]; None: all
+    envelope: Any = None  # strength and inner learning rate
 
 
 class SampleBlocks(NamedTuple):
@@ -104,7 +106,7 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
-    models, lr, mu, trained = shared
+    models, lr, mu, trained, envelope = shared
     optimizer, objective = direction(recipe), partial(batch_loss, model, recipe.label_smoothing)
 
     def one(
@@ -122,15 +124,11 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
 
         def step(s: Array, carry: tuple[Tree, Any, Any, Array, Array]) -> tuple[Tree, Any, Any, Array, Array]:
             w, memory, own, last_sum, first_sum = carry
-            before = w
-            indices, count = work.batches[first + s], work.valid[first + s]
-            mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
-            key = None if base_key is None else jax.random.fold_in(base_key, s)
-            x, y = rows_of(work.x, indices), work.y[indices]
-            y = y if positive is None else y == positive
-            weights = None if work.weights is None else work.weights[first + s]
-            batch = (x, y, mask, key, class_weights, weights)
+            count, key = work.valid[first + s], None if base_key is None else jax.random.fold_in(base_key, s)
+            batch = _batch(work, first + s, key, positive, class_weights)
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
+            if recipe.inner_steps:  # pFedMe
+                gradient, theta = envelope_gradient(objective, recipe.inner_steps, envelope, w, gradient, batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
             gradient = with_terms(model, gradient, w, added, trained)
@@ -138,20 +136,24 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
                 gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
             change, memory = optimizer.update(gradient, memory, w)
             rate = lr if work.rates is None else work.rates[first + s]
-            own = None if own is None else own_step(model, optimizer, objective, own, before, share, rate, batch)
-            w = stepped(model, w, change, rate, updated)
-            w = w if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), w, before)
+            if recipe.inner_steps:
+                own = theta if updated is None else model.with_statistics(theta, updated), None
+            elif own is not None:
+                own = own_step(model, optimizer, objective, own, w, share, rate, batch)
+            after = stepped(model, w, change, rate, updated)
+            w = after if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), after, w)
             summed = jnp.stack([loss * count, count])
             last_sum = last_sum + jnp.where(s >= steps - per_epoch, summed, 0)
             return w, memory, own, last_sum, first_sum + jnp.where(s < per_epoch, summed, 0)
 
         zero = jnp.zeros(2)
-        begin = (start, optimizer.init(start), begun(model, optimizer, own_start), zero, zero)
+        own = (start, None) if recipe.inner_steps else begun(model, optimizer, own_start)
+        begin = (start, optimizer.init(start), own, zero, zero)
         w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, begin)
         update = flatten(w) - models[model_index]
         at_start = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
         last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
-        moved = None if own_start is None else flatten(own[0]) - own_start
+        moved = None if own is None else flatten(own[0]) - (models[model_index] if own_start is None else own_start)
         return LocalUpdates(update, last_loss, first_loss, at_start, moved)
 
     def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
@@ -163,6 +165,17 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
     rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
     rows += (work.own, work.share, work.correction, work.anchor, work.strength)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
+
+
+def _batch(
+    work: Plan, at: Array, key: Array | None, positive: Array | None, class_weights: Array | None
+) -> tuple[Any, ...]:
+    """The batch of a step, as ``batch_loss`` takes it."""
+    indices, count = work.batches[at], work.valid[at]
+    mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
+    x, y = rows_of(work.x, indices), work.y[indices]
+    y = y if positive is None else y == positive
+    return x, y, mask, key, class_weights, None if work.weights is None else work.weights[at]
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)

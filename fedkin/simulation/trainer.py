@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -46,8 +46,9 @@ class Trainer:
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
         recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
+        recipe = recipe if terms.envelope is None else recipe._replace(inner_steps=terms.envelope.steps)
         owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, weights)
-        updates = self._compute(recipe, models, work, stream.round, owned, plans, terms.trained)
+        updates = self._compute(recipe, models, work, stream.round, owned, plans, terms)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
 
     def _train_detectors(
@@ -80,10 +81,12 @@ class Trainer:
         round: int,
         owned: list[Int[np.ndarray, "_"]],
         plans: Plan,
-        trained: Bool[np.ndarray, "P"] | None = None,
+        terms: GradientTerms = NO_TERMS,
     ) -> LocalUpdates:
         mesh = mesh_of(self._devices[: len(owned)])
-        shared = replicate(mesh, Shared(models, np.float32(work.rate(round)), np.float32(work.mu), trained))
+        inner = terms.envelope and tuple(np.float32(value) for value in (terms.envelope.strength, terms.envelope.lr))
+        rates = np.float32(work.rate(round)), np.float32(work.mu)
+        shared = replicate(mesh, Shared(models, *rates, terms.trained, inner))
         updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 

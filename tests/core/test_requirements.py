@@ -32,6 +32,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "scaffold": {"sends": "control variates", **KEPT},  # c_i
     "ditto": KEPT,  # v_i
     "apfl": KEPT,
+    "pfedme": KEPT,  # theta_i
     "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
     "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
     "feddrift": {"sends": "scores of all models"},  # clients tell accuracies, and means of solutions are enough

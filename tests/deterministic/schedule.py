@@ -54,6 +54,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fedrep": {},
     "ditto": {},
     "apfl": {},
+    "pfedme": {"strength": 1.0},
     "scaffold": {},
     "fedem": {"clusters": 2},
     "fedrc": {"clusters": 2},

@@ -38,13 +38,20 @@ class _Curved(_Quadratic):
             if own is not None and terms.share is not None:
                 share = terms.share[:, None]
                 own = own - work.lr * share * self._gradient(share * own + (1 - share) * w, clients)
+            if terms.envelope is not None:
+                strength, steps, lr = terms.envelope
+                own = w
+                for _ in range(steps):
+                    own = own - lr * (self._gradient(own, clients) + strength * (own - w))
+                w = w - work.lr * strength * (w - own)
+                continue
             step = self._gradient(w, clients)
             step = step if terms.correction is None else step + terms.correction
             if terms.anchor is not None and terms.strength is not None:
                 step = step + terms.strength[:, None] * (w - terms.anchor)
             w = w - work.lr * step
         zeros, full = np.zeros(len(clients), np.float32), self._gradient(start, clients).astype(np.float32)
-        moved = None if own is None or terms.own is None else (own - terms.own).astype(np.float32)
+        moved = None if own is None else (own - (start if terms.own is None else terms.own)).astype(np.float32)
         return LocalUpdates((w - start).astype(np.float32), zeros, zeros, full if gradient else None, moved)
 
     def gradients(self, models: Any, clients: Any, model_index: Any) -> Any:

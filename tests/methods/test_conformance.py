@@ -95,6 +95,10 @@ CASES = {
     "fedavg": Case(as_fedavg={}),
     "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
     "scaffold": Case(impossible=({"server_lr": 0.0},), models_down=2, models_up=2),
+    "pfedme": Case(
+        options={"strength": 1.0},
+        impossible=({"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}),
+    ),
     "apfl": Case(as_fedavg={}, impossible=({"share": 0.0}, {"share": 1.5}, {"share_lr": 0.0})),
     "ditto": Case(as_fedavg={}, impossible=({"strength": -1.0}, {"own_epochs": 0}, {"own_lr": 0.0})),
     "fedrep": Case(

@@ -59,6 +59,7 @@ CASES = {
     "ifca": (fk.IFCA(clusters=2), None),
     "personal layers": (fk.FedPer(), "mlp"),
     "own models": (fk.Ditto(0.1), None),
+    "minimisers": (fk.PFedMe(strength=1.0), None),
     "mixed with the global one": (fk.APFL(), None),
     "peers": (fk.PANM(neighbours=2, candidates=3, stage_one=2), None),
     "detectors": (fk.Athena(assignment=tuple(i % 2 for i in range(12)), calibrate=3), "detector"),

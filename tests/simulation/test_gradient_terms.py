@@ -10,7 +10,7 @@ import pytest
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import GradientTerms
+from fedkin.core.workers import Envelope, GradientTerms
 from fedkin.simulation.batching import epoch_batches
 from fedkin.simulation.engine import SimulatedWorld
 from tests.simulation import numpy_reference
@@ -111,3 +111,33 @@ def test_a_model_beside(work: str, library: int) -> None:
     expected = [own_by_hand(row, start[INDEX[row]], own, WORK[work]) for row in range(3)]
     np.testing.assert_allclose(got.update, [w for w, _ in expected], rtol=1e-4, atol=5e-6)
     np.testing.assert_allclose(got.own, [v for _, v in expected], rtol=1e-4, atol=5e-6)
+
+
+@pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
+@pytest.mark.parametrize("work", WORK)
+def test_an_envelope(work: str, library: int) -> None:
+    """Each step along strength (w - theta), beside a loop in NumPy."""
+    model, envelope, settings = pair("mclr", DATA)[library], Envelope(1.5, 3, 0.2), WORK[work]
+    start = models(pair("mclr", DATA)[0])
+    trainer: Any = SimulatedWorld(DATA, model)._trainer
+    terms = GradientTerms(envelope=envelope)
+    got = trainer.train(start, CLIENTS, INDEX, settings, np.full(3, 2), STREAM, terms=terms)
+    decoupled = settings.optimizer == "adamw"
+    for row, client in enumerate(CLIENTS.tolist()):
+        x, y = samples(DATA, client)
+        made = epoch_batches(SIZES[client], settings.batch_size, 2, STREAM.child("batches").client(client))
+        begin = start[INDEX[row]].astype(np.float64)
+        w = theta = begin
+        optimizer = numpy_reference.Optimizer(settings, np.zeros(len(w)), np.zeros(len(w)))
+        for rows, count in zip(made.rows, made.valid, strict=True):
+            theta = w
+            for _ in range(envelope.steps):
+                slope = numpy_reference.loss_and_gradient(theta, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])[1]
+                theta = theta - envelope.lr * (slope + envelope.strength * (theta - w))
+            gradient = envelope.strength * (w - theta)
+            if settings.clip_norm is not None:
+                gradient = gradient * min(1, settings.clip_norm / np.linalg.norm(gradient))
+            move = optimizer.move(gradient + (0 if decoupled else settings.weight_decay * w))
+            w = w + move - (settings.lr * settings.weight_decay * w if decoupled else 0)
+        np.testing.assert_allclose(got.update[row], w - begin, rtol=1e-4, atol=2e-5)
+        np.testing.assert_allclose(got.own[row], theta - begin, rtol=1e-4, atol=2e-5)

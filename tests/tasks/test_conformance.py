@@ -27,6 +27,7 @@ from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.controlled import Controlled
 from fedkin.tasks.detections import Detections
+from fedkin.tasks.envelope import TrainEnvelope
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.history import SampleCounts, SpanScores, TrainSpans
@@ -161,6 +162,7 @@ EXAMPLES = {
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
     "train beside": Example(lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)),
+    "train envelope": Example(lambda g: TrainEnvelope(g.models, WORK, g.index, strength=2.0, own_steps=3, own_lr=0.05)),
     "train mixed": Example(
         lambda g: TrainMixed(g.models, WORK, g.index, share=0.3, share_lr=0.1),
         before=(lambda g: TrainMixed(g.models, WORK, g.index),),

@@ -1,4 +1,5 @@
-"""A client's own model in PyTorch, trained beside another on the loss of their mix (APFL)."""
+"""A client's own model in PyTorch: trained beside another on the loss of their mix (APFL), or the minimiser of a
+batch's loss with a pull to the other (pFedMe)."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from torch.func import functional_call
 
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import GradientTerms
-from fedkin.simulation.torch.flat_module import FlatModule, flat_vector, trainable_entries
-from fedkin.simulation.torch.optimizers import make_optimizer
+from fedkin.simulation.torch.flat_module import FlatModule, flat_vector, float_entries, trainable_entries
+from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 
 class OwnModel:
@@ -52,4 +53,46 @@ class OwnModel:
 
     def moved(self) -> Float[np.ndarray, "P"]:
         """What v has moved since the start."""
+        return flat_vector(self._network) - self._start
+
+
+class Minimiser:
+    """theta of the Moreau envelope of a batch's loss at a network w, by gradient descent from w.
+
+    Args:
+        model: the module of both.
+        network: w, which an optimiser moves along the envelope's gradient.
+        terms: of one row, with the envelope.
+    """
+
+    def __init__(self, model: FlatModule, network: nn.Module, terms: GradientTerms) -> None:
+        assert terms.envelope is not None
+        self._envelope, self._start = terms.envelope, flat_vector(network)
+        self._network, self._w = model.network(self._start).train(), float_entries(network)
+        self._theta, self._all = trainable_entries(self._network), float_entries(self._network)
+
+    def proximal(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
+        """strength/2 |w - theta|^2, whose gradient by w is that of the envelope.
+
+        Args:
+            scores: those of a batch, from a network.
+            loss: the mean loss, from scores.
+        """
+        strength, steps, lr = self._envelope
+        with torch.no_grad():
+            for name, entry in self._all.items():
+                entry.copy_(self._w[name])
+        state = torch.get_rng_state()
+        for _ in range(steps):
+            torch.set_rng_state(state)  # one batch, and one draw of what is dropped
+            slopes = gradients_of(loss(scores(self._network)), list(self._theta.values()))
+            with torch.no_grad():
+                for (name, theta), slope in zip(self._theta.items(), slopes, strict=True):
+                    theta.sub_(slope + strength * (theta - self._w[name]), alpha=lr)
+        pulls = ((self._w[name] - theta.detach()).square().sum() for name, theta in self._theta.items())
+        torch.set_rng_state(state)
+        return strength / 2 * sum(pulls, torch.zeros(()))
+
+    def moved(self) -> Float[np.ndarray, "P"]:
+        """How far the theta of the last batch is from where w began."""
         return flat_vector(self._network) - self._start

@@ -30,7 +30,7 @@ from fedkin.simulation.torch.flat_module import (
     trainable_entries,
 )
 from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer, row_terms, terms_by_entry
-from fedkin.simulation.torch.own_model import OwnModel
+from fedkin.simulation.torch.own_model import Minimiser, OwnModel
 
 _WIDTH = 64  # samples at a time of a full gradient
 
@@ -59,7 +59,8 @@ class Trainer:
             ModelError: the module does not take a batch, such as one sample for batch normalisation.
         """
         update = np.empty((len(clients), models.shape[1]), np.float32)
-        last, first, own = *np.empty((2, len(clients))), None if terms.own is None else np.empty_like(update)
+        last, first = np.empty((2, len(clients)))
+        own = None if terms.own is None and terms.envelope is None else np.empty_like(update)
         positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
         ends = np.cumsum(self._data.train.sizes[clients])[:-1]
         of_rows = [None] * len(clients) if weights is None else np.split(weights.astype(np.float32), ends)
@@ -112,14 +113,17 @@ class Trainer:
         optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model, own_terms)
         weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
         beside = OwnModel(self._model, network, terms, work, stream.round) if terms.own is not None else None
+        inner = Minimiser(self._model, network, terms) if terms.envelope is not None else None
         for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
             indices = torch.from_numpy(rows[:count])
             counted = None if sample_weights is None else torch.from_numpy(sample_weights)[indices]
             scored = partial(mean_loss, y=y[indices], weights=weights, smoothing=work.label_smoothing, counted=counted)
+            scores = partial(self._scores, x=x[indices], client=client)
             if beside is not None:
-                beside.step(partial(self._scores, x=x[indices], client=client), scored, float(rates[step]))
-            loss = scored(self._scores(network, x[indices], client))
-            optimizer.step(loss, float(rates[step]))
+                beside.step(scores, scored, float(rates[step]))
+            pull = None if inner is None else inner.proximal(scores, scored)
+            loss = scored(scores(network))
+            optimizer.step(loss if pull is None else pull, float(rates[step]))
             losses[step] = loss.item()
         per_epoch = batches.per_epoch
         last, first = (
@@ -127,7 +131,8 @@ class Trainer:
         )
         update = flat_vector(network) - start
         update = update if terms.trained is None else np.where(terms.trained, update, np.float32(0))
-        return update, float(last), float(first), None if beside is None else beside.moved()
+        own = beside or inner
+        return update, float(last), float(first), None if own is None else own.moved()
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""

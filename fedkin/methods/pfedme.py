@@ -1,0 +1,92 @@
+"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients are served the minimisers.
+
+C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS 2020,
+arXiv 2006.08848 (Algorithm 1).
+
+    client i, on each batch:  theta_i = argmin_theta f_i(theta) + lambda/2 |theta - w_i|^2,  by ``own_steps`` of SGD
+                              w_i    <- w_i - eta lambda (w_i - theta_i)
+    server:                   w      <- (1 - beta) w + beta mean_i w_i
+
+eta is the run's learning rate, and the R local rounds are the run's local steps. w_i leaps over theta_i, and training
+diverges, where eta lambda is above 1: such a rate is refused. The authors take lambda = 15 and eta = 0.005.
+
+Clients are tested with theta_i, that of the last batch, as in the authors' code: a noisy model where batches are small.
+Differs: the mean is weighted by numbers of samples, as in all methods here (the text: the plain mean); theta_i starts
+at w_i. A client that never trained, such as a newcomer, is tested with w. Records of the training loss are of f_i(w_i).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
+from fedkin.core.validation import check_positive, check_positive_integer
+from fedkin.core.world import World
+from fedkin.methods.fedavg import single_model_state
+from fedkin.tasks.envelope import TrainEnvelope
+from fedkin.tasks.own_model import EvaluateOwn
+
+
+@dataclass(frozen=True)
+class PFedMeState(State):
+    """One model; clients have their own, with which they are tested."""
+
+    def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
+        return EvaluateOwn(self.models, self.assignment[clients])
+
+
+@dataclass(frozen=True)
+class PFedMe:
+    """Federated training on Moreau envelopes."""
+
+    strength: float = 15.0  # lambda
+    own_steps: int = 5  # of SGD on each batch, which give theta
+    own_lr: float = 0.01  # of these steps
+    beta: float = 1.0  # of the server's step; 1: the mean of the clients' models
+
+    def __post_init__(self) -> None:
+        check_positive_integer("own_steps", self.own_steps)
+        for name in ("strength", "own_lr", "beta"):
+            check_positive(name, getattr(self, name))
+
+    def requirements(self) -> Requirements:
+        return Requirements(own_part="models of clients", kept_models=1)
+
+    def init(self, world: World, stream: Stream) -> PFedMeState:
+        """Raises MethodError: a learning rate with which training diverges."""
+        self._check_rate(world.work)
+        first = single_model_state(world, stream)
+        return PFedMeState(first.models, first.assignment)
+
+    def round(self, world: World, state: PFedMeState, cohort: Int[np.ndarray, "n"], stream: Stream) -> PFedMeState:
+        task = TrainEnvelope(
+            state.models,
+            world.work,
+            state.assignment[cohort],
+            reduce=True,
+            strength=float(self.strength),
+            own_steps=self.own_steps,
+            own_lr=float(self.own_lr),
+        )
+        reply = world.run(task, cohort, stream.child("train"))
+        return replace(state, models=state.models + np.float32(self.beta) * reply.update)
+
+    def place(self, world: World, state: PFedMeState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> PFedMeState:
+        return state  # there is one cluster, and all clients are in it from the start
+
+    def _check_rate(self, work: LocalTraining) -> None:
+        rate = work.rate(1)
+        if work.optimizer == "sgd" and rate * self.strength > 1:
+            raise MethodError(
+                f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}: their product is "
+                f"above 1; set local.lr to {1 / self.strength:.2g} or less (the authors: 0.005), or a lower strength"
+            )

@@ -1,0 +1,72 @@
+"""pFedMe's client work: training on the Moreau envelope of the loss. The minimiser is the client's own, and stays.
+
+Shapes: n rows, r of a portion, K models, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.layout import ModelSpec
+from fedkin.core.replies import sound_rows
+from fedkin.core.schema import Memory, floats
+from fedkin.core.workers import Envelope, GradientTerms
+from fedkin.tasks.own_model import OWN
+from fedkin.tasks.train import Train
+
+_MEMORY = {OWN: Memory("P", np.float32)}
+_MODEL = floats("P", np.float32)
+
+
+@dataclass(frozen=True)
+class TrainEnvelope(Train):
+    """Local training of w as in ``Train``, along strength (w - theta) in place of the gradient: theta is where
+    ``own_steps`` steps of gradient descent from w lead on the batch's loss plus strength/2 |theta - w|^2.
+
+    The client keeps the theta of its last batch; where the training diverged, that of before.
+
+    Attributes:
+        strength: of the pull, lambda.
+        own_steps: that give theta.
+        own_lr: learning rate of these steps.
+    """
+
+    strength: float = 15.0
+    own_steps: int = 5
+    own_lr: float = 0.01
+
+    detectors = False
+    memory = _MEMORY
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        index = np.asarray(self.model_index)[0]
+        local = client.train(self.models[index], self.work, self.gradient, self._terms())
+        own = self.models[index] + local.own
+        if sound_rows(_MODEL, own[None])[0] and np.isfinite(local.update).all():
+            client.memory[OWN] = own
+        rows = type(local)(*(None if part is None else part[None] for part in local))
+        reply = {name: array[0] for name, array in self._arrays(rows).items()}
+        return reply | {"examples": len(client.samples()[1]), "model_index": index}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        index = np.asarray(self.model_index, np.int64)
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        for some in rows.portions(2 * self.models.shape[1]):  # w and theta
+            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient, self._terms())
+            local = rows.trainer.train(self.models, rows.clients[some], index[some], *options)
+            own = self.models[index[some]] + np.asarray(local.own)
+            sound = sound_rows(_MODEL, own) & np.isfinite(local.update).all(axis=1)
+            if sound.any():
+                rows.store(OWN, some[sound], own[sound])
+            yield some, self._arrays(local) | {"examples": examples[some], "model_index": index[some]}
+
+    def _terms(self) -> GradientTerms:
+        return GradientTerms(envelope=Envelope(self.strength, self.own_steps, self.own_lr))
+
+    def for_messages(self, spec: ModelSpec) -> Train:
+        return self  # a client's model is not its local solution, which Train would store

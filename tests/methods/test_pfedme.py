@@ -1,0 +1,94 @@
+"""pFedMe: training on Moreau envelopes; clients are tested with the minimisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.core.errors import MethodError
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+from fedkin.methods.pfedme import PFedMe, PFedMeState
+from fedkin.run.metrics import score
+from fedkin.simulation.fake_world import FakeWorld
+from tests.methods.quadratics import quadratic_world
+
+STREAM = Stream(7, 1, "round")
+OWN = "clients/own_model"
+
+
+def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
+    for case in oracle("methods2")["personalisation"]:
+        given = case["pfedme"]
+        work = LocalTraining(given["local_rounds"], lr=given["lr"])
+        world = quadratic_world(case["A"], case["b"], case["w0"], work)
+        method = PFedMe(given["lam"], given["inner_steps"], given["inner_lr"], given["beta"])
+        state = method.init(world, STREAM)
+        for r, expected in enumerate(given["trace"]):
+            state = method.round(world, state, np.arange(len(case["b"])), STREAM.at(r))
+            np.testing.assert_allclose(state.models[0], expected["w"], atol=1e-6)
+            np.testing.assert_allclose(world.memory()[OWN], expected["theta"], atol=1e-6)
+
+
+def world(**options: Any) -> FakeWorld:
+    """Gradients are w - target."""
+    target, given = np.array([[8.0], [16.0], [4.0]], np.float32), {"work": LocalTraining(1, lr=0.25), **options}
+    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
+
+
+def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> PFedMeState:
+    method = PFedMe(**{"strength": 2.0, "own_steps": 2, "own_lr": 0.25, **options})
+    state = method.init(w, STREAM)
+    for r, cohort in enumerate(cohorts):
+        state = method.round(w, state, np.array(cohort), STREAM.at(r))
+    return state
+
+
+def test_a_step_by_hand() -> None:
+    """theta: 0 -> 0.25 * 8 = 2 -> 2 + 0.25 (6 - 2 * 2) = 2.5; w = 0 + 0.25 * 2 * 2.5 = 1.25. A pull to what theta was,
+    not to w, would give 3.5."""
+    w = world()
+    state = rounds(w, [[0]])
+    np.testing.assert_allclose(state.models, [[1.25]])
+    np.testing.assert_allclose(w.memory()[OWN], [[2.5], [0], [0]])
+
+
+def test_the_servers_step() -> None:
+    """The means of two clients' ways 1.25 and 2.5, one and three samples: 2.1875, and twice that."""
+    np.testing.assert_allclose(rounds(world(), [[0, 1]]).models, [[2.1875]])
+    np.testing.assert_allclose(rounds(world(), [[0, 1]], beta=2.0).models, [[4.375]])
+
+
+def test_one_model_travels_each_way() -> None:
+    w = world()
+    rounds(w, [[0, 1]])
+    assert (sum(w.ledger.down.values()), sum(w.ledger.up.values())) == (2 * 4, 2 * 4)
+
+
+def test_clients_are_tested_with_the_minimisers() -> None:
+    """Client 2, which never trained, with the global model."""
+    w = world()
+    state = rounds(w, [[0, 1]])
+    losses = [(2.5 - 8) ** 2, (5 - 16) ** 2, (2.1875 - 4) ** 2]
+    np.testing.assert_allclose(score(w, state, 1).scores.loss, losses)
+
+
+@pytest.mark.parametrize("how", ["silent", "garbage"])
+def test_lost_replies(how: str) -> None:
+    w = world(**{how: frozenset({1})})
+    rounds(w, [[0, 1]])
+    np.testing.assert_array_equal(w.memory()[f"{OWN}.kept"], [1, 0, 0])
+
+
+def test_a_rate_that_diverges_is_refused() -> None:
+    with pytest.raises(MethodError, match=r"strength 15 diverges at a learning rate of 0\.1.*local\.lr to 0\.067"):
+        PFedMe().init(world(work=LocalTraining(lr=0.1)), STREAM)
+
+
+@pytest.mark.parametrize("bad", [{"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}])
+def test_bad_options(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        PFedMe(**bad)
