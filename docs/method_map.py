@@ -57,6 +57,9 @@ MAP: dict[str, Row] = {
     "flux": Row(
         "descriptors of data", "once, after some rounds of FedAvg", "hard", "server", "found", "moments of outputs"
     ),
+    "feroma": Row(
+        "descriptors of data", "every round", "soft", "server", "-", "its model; moments of outputs, every round"
+    ),
     "feddrift": Row("accuracies on new data", "at a drift", "hard", "client and server", "found", "accuracies"),
     "fedem": Row("losses of samples", "every round", "soft", "client", "given", "one update per component, in sums"),
     "fedrc": Row("losses of samples, by label", "every round", "soft", "client", "given", "label counts by component"),

@@ -98,9 +98,9 @@ def _display(rounds: int) -> Any:
 _progress.provide(_display)
 
 _METHODS = (
-    "APFL Athena CFLGP Ditto FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer FedProx FedRep "
-    "FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM PANMLoss PENS PFedMe "
-    "SCAFFOLD SattlerCFL"
+    "APFL Athena CFLGP Ditto FEROMA FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer "
+    "FedProx FedRep FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM "
+    "PANMLoss PENS PFedMe SCAFFOLD SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
@@ -190,6 +190,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "DataError",
     "Ditto",
     "EpsStudy",
+    "FEROMA",
     "FLHC",
     "FLUX",
     "FeSEM",

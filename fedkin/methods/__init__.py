@@ -20,6 +20,7 @@ from fedkin.methods.fedprox import FedProx as FedProx
 from fedkin.methods.fedrc import FedRC as FedRC
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.fedsoft import FedSoft as FedSoft
+from fedkin.methods.feroma import FEROMA as FEROMA
 from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.flexcfl import FlexCFL as FlexCFL
@@ -61,6 +62,7 @@ METHODS: dict[str, type] = {
     "feddrift": FedDrift,
     "cflgp": CFLGP,
     "flux": FLUX,
+    "feroma": FEROMA,
     "pacfl": PACFL,
     "fedem": FedEM,
     "fedrc": FedRC,

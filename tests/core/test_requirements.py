@@ -53,6 +53,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         **ALL,
         **KEPT,
     },  # K = 4; the first query, of gradients, is in round 1
+    "feroma": {"last_layer": True, "updates": "single", "newcomer_labels": False, **KEPT},
     "flux": {
         "first_clustering": 4,
         "last_layer": True,

@@ -68,6 +68,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "feddrift": {"models": 3},
     "cflgp": {"clusters": 2},
     "flux": {},
+    "feroma": {"latest": 1},
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }

@@ -153,6 +153,12 @@ CASES = {
         resting={"warm_up": 98},  # at a query everybody is asked, not the cohort alone
         grows=True,
     ),
+    "feroma": Case(
+        as_fedavg={"latest": 99, "accuracy": 2.0},
+        options={"latest": 99, "accuracy": 2.0},
+        impossible=({"latest": -1}, {"accuracy": -0.1}),
+        models_down=2,  # the model, and the mean that is scored
+    ),
     "flux": Case(
         options={"latest": 0, "eps": "gap", "noise": "nearest"},
         as_fedavg={"latest": 99},

@@ -1,0 +1,135 @@
+"""FEROMA: no clusters; each client trains a mix of the clients' last solutions, by how alike their data are.
+
+D. Fenoglio, M. Li, M. Gjoreski, M. Langheinrich: FEROMA. ICLR 2026.
+
+    FedAvg until the mean accuracy of a cohort is ``accuracy``, or for ``latest`` rounds; then, in each round t,
+    s_i(t)   profile of client i: FLUX's descriptor [means, deviations; the same by class], in blocks scaled to 0 .. 1
+    a_ij     = 1 / (|s_i(t) - s_j(t-1)| + 1e-8) over the clients j that have a solution, in shares of 1
+    theta_i  <- local training from  sum_j a_ij n_j theta_j / sum_j a_ij n_j
+    served:  theta_i;  a newcomer gets the theta_j of the nearest profile, by its part without labels
+
+A client whose profile has not changed is at distance 0 from itself, and goes on from its own solution: what is mixed is
+for those whose data move. Clients with the same data share one mix.
+
+Which model makes the profiles, the sources at hand do not say. Here it is the joint model at the end of the first
+phase, for good, as otherwise s_i(t) and s_j(t-1) could not be compared; its last layer is FLUX's random projection
+(``methods/flux.py`` says how that differs from the code), and the blocks' ranges are those of the first cohort that is
+mixed. Not known, and left out: the authors' random sub-sampling of profiles; their variants that sharpen or cut the
+weights. Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last solution; a
+client that has none is served the joint model. Model 0 is the joint one, and model i + 1 that of client i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.core.method import State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.validation import check_not_negative
+from fedkin.core.world import World
+from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
+from fedkin.methods import policies
+from fedkin.methods.fedavg import single_model_state, train_and_average
+from fedkin.methods.projected_model import class_count, with_projection
+from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.score_moments import ScoreMoments
+from fedkin.tasks.train import train
+
+
+@dataclass(frozen=True)
+class FEROMAState(State):
+    """What FEROMA keeps from round to round."""
+
+    accuracy: Float[np.ndarray, ""]  # mean over the last cohort of the first phase; NaN before
+    extractor: Float[np.ndarray, "P"]  # the joint model, whose last layer is the projection
+    ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block; NaN before there are profiles
+    profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
+    examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
+    mixing: Bool[np.ndarray, ""]
+
+
+@dataclass(frozen=True)
+class FEROMA:
+    """Mixes of the clients' solutions by the distances of their profiles."""
+
+    accuracy: float = 0.8  # on training samples, at which the mixing begins: 0.8 for digits, 0.5 for CIFAR-10
+    latest: int = 20  # rounds with one model at most
+
+    def __post_init__(self) -> None:
+        for name in ("accuracy", "latest"):
+            check_not_negative(name, getattr(self, name))
+
+    def requirements(self) -> Requirements:
+        own = "a mix of models for each client"
+        return Requirements(last_layer=True, updates="single", newcomer_labels=False, kept_models=1, own_part=own)
+
+    def init(self, world: World, stream: Stream) -> FEROMAState:
+        """One model, and all clients have it. Raises MethodError where the last layer is not known."""
+        one, classes, N = single_model_state(world, stream), class_count(world.spec), world.total_clients
+        profiles, ranges = np.full((N, 2 * classes * (classes + 1)), np.nan), np.full((2, 2 * classes + 2), np.nan)
+        nobody, unknown = np.zeros(N, np.int64), np.array(np.nan)
+        return FEROMAState(
+            one.models, one.assignment, unknown, one.models[0], ranges, profiles, nobody, np.array(False)
+        )
+
+    def round(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FEROMAState:
+        if state.mixing:
+            return self._mix(world, state, cohort, stream)
+        if stream.round <= self.latest and not state.accuracy >= self.accuracy:
+            state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+            return replace(state, accuracy=self._accuracy(world, state, cohort))
+        models = np.repeat(state.models, world.total_clients + 1, axis=0)
+        extractor = with_projection(state.models[0], world.spec)
+        return self._mix(
+            world, replace(state, models=models, extractor=extractor, mixing=np.array(True)), cohort, stream
+        )
+
+    def place(self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FEROMAState:
+        """The solution of the nearest profile, by its part without labels; no label is read."""
+        known = np.flatnonzero(state.examples)
+        if not len(known):
+            return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
+        reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
+        newcomers, overall = newcomers[reply.arrived], reply.overall[reply.arrived]
+        classes = class_count(world.spec)
+        points = scaled(overall.reshape(len(overall), 2 * classes), state.ranges, classes)
+        nearest = inverse_distances(points, state.profiles[known, : 2 * classes]).argmax(axis=1)
+        return policies.assign(world, state, newcomers, known[nearest] + 1)
+
+    def _accuracy(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, ""]:
+        """Mean over the clients of the cohort, on their training samples."""
+        scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
+        counted = scores.examples > 0
+        return np.array(np.mean(scores.correct[counted] / scores.examples[counted]) if counted.any() else np.nan)
+
+    def _mix(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FEROMAState:
+        """Profiles of the cohort, a mix for each client, and its training."""
+        reply, classes = world.run(ScoreMoments(state.extractor), cohort), class_count(world.spec)
+        clients = cohort[reply.arrived]
+        if not len(clients):
+            return state
+        parts = (part[reply.arrived].reshape(len(clients), -1) for part in (reply.overall, reply.by_class))
+        descriptors = np.concatenate(list(parts), axis=1)
+        ranges = state.ranges if np.isfinite(state.ranges).all() else value_ranges(descriptors, classes)
+        points = scaled(descriptors, ranges, classes)
+        start = self._mixes(state, points)
+        local = train(world, start, clients, np.arange(len(clients)), stream=stream.child("train"))
+        done = clients[local.arrived]
+        models, profiles, examples = state.models.copy(), state.profiles.copy(), state.examples.copy()
+        models[done + 1] = (start + local.update)[local.arrived]
+        profiles[done], examples[done] = points[local.arrived], local.examples[local.arrived]
+        state = replace(state, models=models, profiles=profiles, examples=examples, ranges=ranges)
+        return policies.update_assignment(world, state, done, done + 1)
+
+    def _mixes(self, state: FEROMAState, points: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n P"]:
+        """Where each of some clients begins; with the joint model where there is no solution yet."""
+        known = np.flatnonzero(state.examples)
+        if not len(known):
+            return np.repeat(state.models[:1], len(points), axis=0)
+        weights = inverse_distances(points, state.profiles[known]) * state.examples[known]
+        weights /= weights.sum(axis=1, keepdims=True)
+        return (weights @ state.models[known + 1]).astype(np.float32)
