@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
     proximal: bool
     lanes: int
     gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
-    detects: bool = False  # a row is several detectors of one client, which train on the same batches
+    detects: bool = False  # models are detectors
     weight_decay: float = 0.0
     nesterov: bool = False
     clip_norm: float | None = None
@@ -90,7 +90,8 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
         work: the plan, with a leading axis of devices.
 
     Returns:
-        Updates [D n P] and losses [D n]; of detectors [D n G P] and [D n G], G of each client.
+        Updates [D n P] and losses [D n]; where rows are groups, G models of one client that train on the same batches,
+        [D n G P] and [D n G].
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
 
@@ -112,6 +113,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
     def one(
         model_index: Array,
         positive: Array | None,
+        member: Array | None,
         first: Array,
         steps: Array,
         per_epoch: Array,
@@ -125,7 +127,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         def step(s: Array, carry: tuple[Tree, Any, Any, Array, Array]) -> tuple[Tree, Any, Any, Array, Array]:
             w, memory, own, last_sum, first_sum = carry
             count, key = work.valid[first + s], None if base_key is None else jax.random.fold_in(base_key, s)
-            batch = _batch(work, first + s, key, positive, class_weights)
+            batch = _batch(work, first + s, key, positive, member, class_weights)
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.inner_steps:  # pFedMe
                 gradient, theta = envelope_gradient(objective, recipe.inner_steps, envelope, w, gradient, batch)
@@ -158,9 +160,10 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
 
     def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
         model_index, positive, *rest = row
-        if not recipe.detects:
-            return one(model_index, None, *rest)
-        return jax.vmap(lambda k, c: one(k, c, *rest))(model_index, positive)
+        if not model_index.ndim:
+            return one(model_index, None, None, *rest)
+        members = (model_index, positive, jnp.arange(len(model_index)))
+        return jax.vmap(lambda k, c, g: one(k, c if recipe.detects else None, g, *rest))(*members)
 
     rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
     rows += (work.own, work.share, work.correction, work.anchor, work.strength)
@@ -168,14 +171,20 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
 
 
 def _batch(
-    work: Plan, at: Array, key: Array | None, positive: Array | None, class_weights: Array | None
+    work: Plan,
+    at: Array,
+    key: Array | None,
+    positive: Array | None,
+    member: Array | None,
+    class_weights: Array | None,
 ) -> tuple[Any, ...]:
-    """The batch of a step, as ``batch_loss`` takes it."""
+    """The batch of a step, as ``batch_loss`` takes it; ``member`` says which of a client's models is trained on it."""
     indices, count = work.batches[at], work.valid[at]
     mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
     x, y = rows_of(work.x, indices), work.y[indices]
     y = y if positive is None else y == positive
-    return x, y, mask, key, class_weights, None if work.weights is None else work.weights[at]
+    weights = None if work.weights is None else work.weights[at] if member is None else work.weights[at, member]
+    return x, y, mask, key, class_weights, weights
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)

@@ -19,7 +19,7 @@ class Plan(NamedTuple):
     y: Int[np.ndarray, "R"]
     batches: Int[np.ndarray, "S B"]  # rows of x
     valid: Int[np.ndarray, "S"]
-    model_index: Int[np.ndarray, "n ..."]  # model of each row; of detectors [n G], G of one client
+    model_index: Int[np.ndarray, "n ..."]  # model of each row; of groups [n G], G of one client
     positive: Int[np.ndarray, "n ..."]  # class of each detector
     first: Int[np.ndarray, "n"]  # first step of each row
     steps: Int[np.ndarray, "n"]
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     correction: Float[np.ndarray, "n P"] | None = None  # terms of each row's gradients, as in GradientTerms
     anchor: Float[np.ndarray, "n P"] | None = None
     strength: Float[np.ndarray, "n"] | None = None
-    weights: Float[np.ndarray, "S B"] | None = None  # of the samples of each step; None: all 1
+    weights: Float[np.ndarray, "S ..."] | None = None  # of the samples of each step [S B], of groups [S G B]; None: 1
     own: Float[np.ndarray, "n P"] | None = None  # a model of each row beside, and its share in the mix
     share: Float[np.ndarray, "n"] | None = None
 
@@ -51,7 +51,7 @@ def plan(
         x, y: samples and labels of the data set.
         owned: training rows of each client.
         clients, batches: client and batches of each row.
-        model_index: model of each row; of detectors [n G], G of one client.
+        model_index: model of each row; of groups [n G], G of one client.
         words: random key data of each row.
         positive: class of each detector; None where models are no detectors.
     """

@@ -41,17 +41,19 @@ class Trainer:
         terms: GradientTerms = NO_TERMS,
         weights: Float[np.ndarray, "t"] | None = None,
     ) -> LocalUpdates:
-        if work.positive is not None:
-            return self._train_detectors(models, clients, model_index, work, num_steps, stream)
+        if work.positive is not None or (weights is not None and terms is NO_TERMS and not gradient):
+            return self._train_groups(models, clients, model_index, work, num_steps, stream, weights)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
         recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
         recipe = recipe if terms.envelope is None else recipe._replace(inner_steps=terms.envelope.steps)
-        owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, weights)
+        starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
+        of_steps = None if weights is None else _step_weights(batches, weights, starts)
+        owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, of_steps)
         updates = self._compute(recipe, models, work, stream.round, owned, plans, terms)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
 
-    def _train_detectors(
+    def _train_groups(
         self,
         models: Float[np.ndarray, "K P"],
         clients: Int[np.ndarray, "r"],
@@ -59,16 +61,20 @@ class Trainer:
         work: LocalTraining,
         num_steps: Int[np.ndarray, "r"],
         stream: Stream,
+        weights: Float[np.ndarray, "t"] | None,
     ) -> LocalUpdates:
-        """Training of detectors: those of one client are one row of the program, and train on the same batches."""
-        assert work.positive is not None
-        recipe = _recipe(work, self._lanes, detects=True)
+        """Training of detectors, or of components of a mixture: those of one client are one row of the program, and
+        train on the same batches."""
+        recipe = _recipe(work, self._lanes, detects=work.positive is not None)
+        starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)), np.float32)
         for rows in by_client(clients, num_steps):
             own = clients[rows[:, 0]]
             batches = self._batches(own, work, num_steps[rows[:, 0]], stream)
-            owned, plans = self._distribute(own, model_index[rows], batches, stream, work.positive[rows], work)
+            positive = None if work.positive is None else work.positive[rows]
+            of_steps = None if weights is None else _step_weights(batches, weights, starts[rows])
+            owned, plans = self._distribute(own, model_index[rows], batches, stream, positive, work, of_steps=of_steps)
             local = self._compute(recipe, models, work, stream.round, owned, plans)
             update[rows], last[rows], first[rows] = local.update, local.loss, local.first_loss
         return LocalUpdates(update, last, first, None)
@@ -109,12 +115,11 @@ class Trainer:
         positive: Int[np.ndarray, "r ..."] | None = None,
         work: LocalTraining | None = None,
         terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "t"] | None = None,
+        of_steps: list[Float[np.ndarray, "_ ..."]] | None = None,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one."""
         owned = rows_by_device(batches, min(len(self._devices), len(clients)))
         positive = np.zeros_like(model_index) if positive is None else positive
-        of_steps = None if weights is None else self._step_weights(clients, batches, weights)
         plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
         for r in owned:
             own = [batches[i] for i in r]
@@ -153,13 +158,6 @@ class Trainer:
         }
         return [drawn[pair] for pair in pairs]
 
-    def _step_weights(
-        self, clients: Int[np.ndarray, "r"], batches: list[Batches], weights: Float[np.ndarray, "t"]
-    ) -> list[Float[np.ndarray, "_ B"]]:
-        """The weights of the samples of each step, of every row."""
-        own = np.split(weights, np.cumsum(self._data.train.sizes[clients])[:-1])
-        return [values[b.rows] for values, b in zip(own, batches, strict=True)]
-
     def _plan(
         self,
         clients: Int[np.ndarray, "r"],
@@ -178,6 +176,26 @@ def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bo
     """The static options of a training program."""
     settings = (work.weight_decay, work.nesterov, work.clip_norm, work.label_smoothing)
     return Recipe(work.optimizer, work.momentum, work.mu > 0, lanes, gradient, detects, *settings)
+
+
+def _step_weights(
+    batches: list[Batches], weights: Float[np.ndarray, "t"], starts: Int[np.ndarray, "r ..."]
+) -> list[Float[np.ndarray, "_ ..."]]:
+    """The weights of the samples of each step [S B], or of the samples of each member of a group [S G B], of every row.
+
+    Args:
+        batches: of each row.
+        weights: of the samples of all rows, end to end.
+        starts: where those of each row, or of each member, begin.
+    """
+    return [_of_members(weights, own, b.rows) for own, b in zip(starts, batches, strict=True)]
+
+
+def _of_members(
+    weights: Float[np.ndarray, "t"], starts: Int[np.ndarray, "..."], rows: Int[np.ndarray, "S B"]
+) -> Float[np.ndarray, "S ... B"]:
+    """The weights of a row's batches: of one model, or of each of several."""
+    return weights[starts + rows] if not starts.ndim else weights[starts[:, None] + rows[:, None, :]]
 
 
 def by_client(clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:
