@@ -158,16 +158,19 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
         moved = None if own is None else flatten(own[0]) - (models[model_index] if own_start is None else own_start)
         return LocalUpdates(update, last_loss, first_loss, at_start, moved)
 
-    def client(row: tuple[Any, ...]) -> LocalUpdates:  # None where there are no class weights
-        model_index, positive, *rest = row
-        if not model_index.ndim:
-            return one(model_index, None, None, *rest)
-        members = (model_index, positive, jnp.arange(len(model_index)))
-        return jax.vmap(lambda k, c, g: one(k, c if recipe.detects else None, g, *rest))(*members)
-
     rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
     rows += (work.own, work.share, work.correction, work.anchor, work.strength)
+    client = partial(_each_model, one, recipe.detects)
     return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
+
+
+def _each_model(one: Callable[..., LocalUpdates], detects: bool, row: tuple[Any, ...]) -> LocalUpdates:
+    """Training of a row: of its one model, or side by side of all models of its group."""
+    model_index, positive, *rest = row
+    if not model_index.ndim:
+        return one(model_index, None, None, *rest)
+    members = (model_index, positive, jnp.arange(len(model_index)))
+    return jax.vmap(lambda k, c, g: one(k, c if detects else None, g, *rest))(*members)
 
 
 def _batch(

@@ -30,6 +30,7 @@ from tests.methods.test_conformance import CASES
 
 NOT_HEADS = {"ifca", "ifca_mig", "fesem", "fesem_mig", "fedsim", "cflgp", "hierarchical", "sattler", "flhc"}
 NEITHER = {"scaffold", "fedper", "fedrep", "ditto", "feddrift", "fedem", "fedrc", "fedsoft", "athena"}
+NEITHER |= {"apfl", "feroma", "pfedme"}
 NEITHER |= {name for name, case in CASES.items() if case.peers}
 BY_DIRECTION = {"sattler": {"newcomers": "direction"}, "flhc": {"newcomers": "direction"}}
 WITH_HEADS = sorted(CASES.keys() - NOT_HEADS - NEITHER) + sorted(BY_DIRECTION)

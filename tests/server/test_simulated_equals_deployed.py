@@ -32,6 +32,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fesem": {"clusters": 2},
     "fesem_mig": {"clusters": 2},
     "fedsim": {"clusters": 2},
+    "cflgp": {"clusters": 3},  # as many as there are: the last bits would decide which two clients a fourth parts
+    "pfedme": {"strength": 1.0},
     "hierarchical": LAST_LAYER,
     "athena": {**LAST_LAYER, "layer": "last_layer"},
 }
