@@ -19,7 +19,7 @@ from rich.text import Text
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
-from fedkin.run.display import attack_text
+from fedkin.run.display import robust_text
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
@@ -157,7 +157,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     ]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
     lines += [f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}" for s in summaries if "privacy" in s]
-    lines += [f"{method_title(s['method'])}: {attack_text(s)}" for s in summaries if "attackers" in s]
+    lines += [f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s))]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")

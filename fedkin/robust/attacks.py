@@ -2,7 +2,8 @@
 
 Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip and inner-product
 manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al., NeurIPS 2019), mimic (Karimireddy et
-al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr, NDSS 2021).
+al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr, NDSS 2021). An optimal attack knows the rule, and
+searches for the factor that does most harm (Shejwalkar and Houmansadr).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from jaxtyping import Float64
 from scipy.special import ndtri
 
 from fedkin.core.errors import ConfigError
-from fedkin.robust.rules import squared_distances
+from fedkin.robust.preaggregation import squared_distances
+from fedkin.robust.rules import aggregate
 
 Rows = Float64[np.ndarray, "h P"]
 Row = Float64[np.ndarray, "P"]
 _HALVINGS = 200  # of an interval: to the last bit
+_TRIALS, _STEP, _SHRINKAGE = 20, 10.0, 0.8  # of the search for the best factor
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
@@ -95,6 +98,63 @@ def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> R
     return mean + low * along
 
 
+def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.ndarray, "count P"]:
+    """Noise of the median length of honest rows, another for each attacker.
+
+    Args:
+        honest: their rows.
+        count: attackers.
+        rng: of the noise.
+    """
+    noise = rng.normal(size=(count, honest.shape[1]))
+    lengths = np.linalg.norm(noise, axis=1, keepdims=True)
+    return noise * (np.median(np.linalg.norm(honest, axis=1)) / np.maximum(lengths, 1e-300))
+
+
+def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: int) -> Row:
+    """The row by which f attackers move the aggregate farthest from the mean of the honest rows.
+
+    Args:
+        honest: their rows.
+        attack: the row of a factor.
+        rule: of the server, as of ``rules.aggregate``.
+        f: attackers, as many as the rule is told.
+
+    Raises:
+        ConfigError: the rule cannot be used with so many.
+    """
+    mean = honest.mean(axis=0)
+
+    def harm(factor: float) -> float:
+        rows = np.concatenate([honest, np.repeat(attack(honest, factor)[None], f, axis=0)])
+        return float(np.linalg.norm(aggregate(rows, rule, f) - mean))
+
+    return attack(honest, best_factor(harm))
+
+
+def best_factor(
+    harm: Callable[[float], float], trials: int = _TRIALS, step: float = _STEP, shrinkage: float = _SHRINKAGE
+) -> float:
+    """A factor from 0 up at which a function is large: steps forward from the best so far, which double until the first
+    that does not help, and then shrink.
+
+    Args:
+        harm: the function.
+        trials: how often it is evaluated.
+        step: the first one.
+        shrinkage: what each later step is of the one before.
+    """
+    best, most, growing = 0.0, harm(0.0), True
+    for _ in range(trials - 1):
+        value = harm(best + step)
+        better = value > most
+        best, most = (best + step, value) if better else (best, most)
+        growing = growing and better
+        step *= 2 if growing else shrinkage
+    return best
+
+
+OPTIMAL: dict[str, Callable[[Rows, float], Row]] = {"optimal_alie": little_is_enough, "optimal_ipm": inner_product}
 ATTACKS: dict[str, Callable[..., Row]] = {
     "sign_flip": sign_flip,
     "ipm": inner_product,

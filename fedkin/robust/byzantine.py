@@ -1,32 +1,28 @@
-"""Byzantine clients in a simulation: a method around a method, a world around its world, in which some clients reply
-what an attack says, knowing the honest updates of the model that they train.
-"""
+"""Byzantine clients in a simulation: who they are, what they send for their updates, and what they lie about."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
-from fedkin.core.replies import Reply, mean_reply
-from fedkin.core.requirements import Requirements, requirements_of
-from fedkin.core.schema import INDEX
-from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_fraction
-from fedkin.core.world import World
-from fedkin.core.world_proxy import WorldProxy
-from fedkin.robust.attacks import ATTACKS
+from fedkin.robust.attacks import ATTACKS, OPTIMAL, gaussian, optimal
+from fedkin.robust.disguises import DISGUISES, Honest
+from fedkin.robust.lies import LIES
+from fedkin.robust.rules import parse
 
 OWN = {"stretch": -10.0, "own_sign_flip": -1.0}  # what each attacker multiplies its own update with
-LABELS = "label_flip"  # it trains on other labels, and sends what comes of it
-KINDS = (*ATTACKS, *OWN, LABELS)
+LABELS, BACKDOOR, REPLACEMENT = "label_flip", "backdoor", "backdoor_replacement"
+POISONS = (LABELS, BACKDOOR, REPLACEMENT)  # it trains on other data, and sends what comes of it
+NOISE, NOT_FINITE, NOTHING = "gaussian", "nan", "none"
+KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
+_PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
 
 
 @dataclass(frozen=True)
@@ -34,12 +30,23 @@ class Byzantine:
     """Who attacks, how, and from when on.
 
     Attributes:
-        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5 deviations), ``mimic``
-            (a copy of one), ``min_max``, ``min_sum``; of the attacker's own update, ``own_sign_flip`` (-1 times) and
-            ``stretch`` (-10 times); or ``label_flip`` (it trains on labels y -> classes - 1 - y).
+        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5 deviations),
+            ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to the rule ``against``), ``mimic``
+            (a copy of one), ``min_max``, ``min_sum``, ``gaussian`` (noise), ``nan`` (not finite); of the attacker's own
+            update, ``own_sign_flip`` (-1 times) and ``stretch`` (-10 times); or what comes of training on other data:
+            ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
+            corner and the label 0), ``backdoor_replacement`` (that, times the clients of the model for each attacker);
+            ``none``: its own update, beside a ``disguise`` or a ``lie``.
         share: of the clients.
         spread: ``evenly`` over the true clusters, or ``random``.
         start: the round from which on they attack (sleepers: above 0); 0 is the start, where clusters are found.
+        disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the mean of another
+            kind), ``splitting`` (two bundles on either side of their kind's mean), ``blob`` (all the same row, in the
+            middle of all), ``bridge`` (rows between two kinds); ``none``: their own.
+        lie: what they say besides, from the start on: ``lowest`` or ``highest`` of all numbers that a client says of
+            every model, such as losses and cosines; ``sizes`` (2^40 samples), ``bits`` (yes to all questions, such as
+            whether their data have shifted), ``choice`` (IFCA: the model that fewest others chose); ``none``.
+        against: the rule that optimal attacks know.
         clients: the attackers' numbers, in place of share and spread.
         seed: of who they are.
     """
@@ -48,15 +55,24 @@ class Byzantine:
     share: float = 0.3
     spread: Literal["evenly", "random"] = "evenly"
     start: int = 0
+    disguise: str = NOTHING
+    lie: str = NOTHING
+    against: str = "nnm+trimmed_mean"
     clients: tuple[int, ...] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice("attack", self.attack, KINDS)
         check_choice("spread", self.spread, ("evenly", "random"))
+        check_choice("disguise", self.disguise, (*DISGUISES, NOTHING))
+        check_choice("lie", self.lie, (*LIES, NOTHING))
         check_fraction("share", self.share)
-        if self.attack == LABELS and self.start:
-            raise ConfigError("attack.start: labels are flipped from the start on; leave it out for label_flip")
+        parse(self.against)
+        if self.disguise != NOTHING and not self.start:
+            raise ConfigError(
+                "attack.disguise: attackers are disguised before the round attack.start, which is 0; set it to the "
+                "first round after the clusters are found"
+            )
 
     def attackers(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> Bool[np.ndarray, "N"]:
         """Which clients attack.
@@ -83,7 +99,11 @@ class Byzantine:
         return _mask(chosen, total)
 
     def replies(
-        self, updates: Float[np.ndarray, "n p"], index: Int[np.ndarray, "n"], attacks: Bool[np.ndarray, "n"]
+        self,
+        updates: Float[np.ndarray, "n p"],
+        index: Int[np.ndarray, "n"],
+        attacks: Bool[np.ndarray, "n"],
+        rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
         """What arrives: the honest updates as they are, the attackers' as the attack has it.
 
@@ -91,18 +111,57 @@ class Byzantine:
             updates: of all rows.
             index: the model that each row trained.
             attacks: whose rows are changed.
+            rng: of noise.
         """
         sent = updates.copy()
         if self.attack in OWN:
             sent[attacks] *= OWN[self.attack]
+        if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):  # what is in the data is in the update
             return sent
-        if self.attack == LABELS:  # it is in the data
+        if self.attack == NOT_FINITE:
+            sent[attacks] = np.nan
             return sent
         for k in np.unique(index[attacks]):
-            honest = updates[(index == k) & ~attacks].astype(np.float64)
-            least = 2 if self.attack in ("alie", "min_max", "min_sum") else 1
-            if len(honest) >= least:  # else nobody to imitate: they stay honest
-                sent[(index == k) & attacks] = ATTACKS[self.attack](honest)
+            theirs, honest = (index == k) & attacks, updates[(index == k) & ~attacks].astype(np.float64)
+            if self.attack == REPLACEMENT:
+                sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
+            elif len(honest) >= (2 if self.attack in _PAIRS else 1):  # else nobody to imitate: they stay honest
+                sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
+        return sent
+
+    def _rows(
+        self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
+    ) -> Float64[np.ndarray, "..."]:
+        """The attackers' rows, or one for all of them."""
+        if self.attack == NOISE:
+            return gaussian(honest, count, rng or np.random.default_rng(0))
+        if self.attack in OPTIMAL:
+            f = min(count, len(honest) - 1)  # of more the rule would not hear
+            return optimal(honest, OPTIMAL[self.attack], self.against, f)
+        return ATTACKS[self.attack](honest)
+
+    def disguised(
+        self,
+        updates: Float[np.ndarray, "n p"],
+        index: Int[np.ndarray, "n"],
+        attacks: Bool[np.ndarray, "n"],
+        kinds: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n p"]:
+        """What arrives before they attack.
+
+        Args:
+            updates, index, attacks: as of ``replies``.
+            kinds: true cluster of each row's client.
+        """
+        sent = updates.copy()
+        if self.disguise == NOTHING:
+            return sent
+        for k in np.unique(index[attacks]):
+            own = (index == k) & ~attacks
+            honest = Honest(updates[own].astype(np.float64), kinds[own])
+            for kind in np.intersect1d(kinds[(index == k) & attacks], honest.kinds):
+                theirs = (index == k) & attacks & (kinds == kind)
+                sent[theirs] = DISGUISES[self.disguise](honest, int(kind), int(theirs.sum()))
         return sent
 
 
@@ -113,64 +172,3 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
             raise ConfigError(f"attack.clients: there is no client {client}; clients are 0 to {total - 1}")
         mask[client] = True
     return mask
-
-
-@dataclass(frozen=True)
-class Attacked:
-    """A method in whose world some clients attack.
-
-    Attributes:
-        method: any.
-        attack: who and how.
-    """
-
-    method: Method
-    attack: Byzantine
-
-    def requirements(self) -> Requirements:
-        return requirements_of(self.method)
-
-    def init(self, world: World, stream: Stream) -> State:
-        return self.method.init(self._world(world, 0), stream)
-
-    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
-        return self.method.round(self._world(world, stream.round), state, cohort, stream)
-
-    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
-        return self.method.place(self._world(world, stream.round), state, newcomers, stream)
-
-    def remarks(self, state: State) -> tuple[str, ...]:
-        return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
-
-    def _world(self, world: World, round: int) -> World:
-        return AttackedWorld(world, self.attack) if round >= self.attack.start else world
-
-
-class AttackedWorld(WorldProxy):
-    """A world in which some clients send other updates than they have computed.
-
-    Args:
-        world: of the clients.
-        attack: who and how.
-    """
-
-    def __init__(self, world: World, attack: Byzantine) -> None:
-        super().__init__(world)
-        self._attack = attack
-        self._attackers = attack.attackers(world.total_clients, world.true_clusters)
-
-    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply, with the updates of attackers changed."""
-        attacks = self._attackers[clients]
-        single: Any = task if task.single() is None else task.single()
-        vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
-        if not attacks.any() or not vectors:
-            return self._world.run(task, clients, stream)
-        reply = self._world.run(single, clients, stream)
-        index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))
-        changed = {
-            name: self._attack.replies(reply.arrays[name], index, attacks & reply.arrived).astype(np.float32)
-            for name in vectors
-        }
-        reply = dataclasses.replace(reply, arrays=reply.arrays | changed)
-        return reply if single is task else mean_reply(task, reply, clients)

@@ -23,6 +23,7 @@ from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
+from fedkin.robust.preaggregation import BUCKET
 from fedkin.robust.rules import aggregate, parse
 from fedkin.robust.weights import weights
 
@@ -34,8 +35,9 @@ class RobustAggregation:
     """A robust rule in place of the mean, within each cluster.
 
     Attributes:
-        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median`` or
-            ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing) or ``arc+`` (adaptive clipping).
+        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median``,
+            ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing),
+            ``arc+`` (adaptive clipping), ``clip+`` (to the median length) or ``bucketing+`` (means of random pairs).
         byzantine: the share of a cluster's replies that may be Byzantine; below one half.
         least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
     """
@@ -45,13 +47,18 @@ class RobustAggregation:
     least: int = 4
 
     def __post_init__(self) -> None:
-        parse(self.rule)
+        before, _ = parse(self.rule)
         check_not_negative("byzantine", self.byzantine)
         check_positive("least", self.least)
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
                 "others"
+            )
+        if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
+            raise MethodError(
+                f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket of {BUCKET}, so with "
+                f"bucketing fewer than {0.5 / BUCKET:g} may be"
             )
 
     def average(self, rows: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "p"]:
@@ -74,12 +81,14 @@ class RobustAggregation:
 
     def enough(self, count: int) -> bool:
         """Whether so many replies change a cluster's model."""
-        return count >= max(self.least, 4 if "krum" in self.rule else 1)
+        needed = 4 if "krum" in self.rule else 1
+        return count >= max(self.least, needed * BUCKET if "bucketing" in self.rule else needed)
 
     def excluded(self, count: int) -> int:
         """f: of so many replies those that may be Byzantine."""
-        possible = (count - 3) // 2 if "krum" in self.rule else (count - 1) // 2
-        return min(math.ceil(self.byzantine * count), possible)
+        rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
+        possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
+        return max(0, min(math.ceil(self.byzantine * count), possible))
 
 
 def refusal(method: Method) -> str | None:
@@ -104,17 +113,15 @@ def _single(method: Method) -> str:
 
 @dataclass(frozen=True)
 class Robust:
-    """A method whose means are those of a robust rule.
+    """A method whose means are those of a robust rule; its states have ``JUDGED``, what the rule made of each client.
 
     Attributes:
         method: that averages.
         settings: the rule.
-        judges: whether its states have ``JUDGED``: what the rule made of each client's updates.
     """
 
     method: Method
     settings: RobustAggregation
-    judges: bool = False
 
     def __post_init__(self) -> None:
         if why := refusal(self.method):
@@ -128,7 +135,7 @@ class Robust:
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
-        own = RobustWorld(world, self.settings, self.judges)
+        own = RobustWorld(world, self.settings)
         after = self.method.round(own, self._own(state), cohort, stream)
         if own.single and not own.averages and stream.round != requirements_of(self.method).first_clustering:
             raise MethodError(f"robust: {_single(self.method)}")
@@ -142,13 +149,11 @@ class Robust:
         return self.method.remarks(self._own(state)) if isinstance(self.method, Remarking) else ()
 
     def _own(self, state: State) -> Any:
-        return own_state(state) if self.judges else state
+        return own_state(state) if hasattr(state, JUDGED[0]) else state
 
     def _next(self, before: Any, after: State, world: RobustWorld | None) -> State:
-        """The method's next state, with what the rule has made of each client's updates where it ``judges``."""
-        if not self.judges:
-            return after
-        sums = [np.zeros(len(after.assignment)) if before is None else getattr(before, name) for name in JUDGED]
+        """The method's next state, with what the rule has made of each client's updates."""
+        sums = [getattr(before, name, np.zeros(len(after.assignment))) for name in JUDGED]
         if world is not None:
             sums = [sums[0] + world.weight, sums[1] + world.judged]
         return with_judged(type(after))(**values(after), **dict(zip(JUDGED, sums, strict=True)))
@@ -166,12 +171,13 @@ class RobustWorld(WorldProxy):
     Args:
         world: of the clients.
         settings: the rule.
-        judges: whether to add up what each client's updates counted (``weight``), and how many there were (``judged``).
+
+    It adds up what each client's updates counted (``weight``), and how many there were (``judged``).
     """
 
-    def __init__(self, world: World, settings: RobustAggregation, judges: bool = False) -> None:
+    def __init__(self, world: World, settings: RobustAggregation) -> None:
         super().__init__(world)
-        self._settings, self._judges, self.averages, self.single = settings, judges, 0, 0
+        self._settings, self.averages, self.single = settings, 0, 0
         self.weight, self.judged = np.zeros((2, world.total_clients))
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -192,7 +198,7 @@ class RobustWorld(WorldProxy):
             rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
             if len(rows):
                 means.arrays[vector][k] = self._settings.average(reply.arrays[vector][rows])
-            if self._judges and self._settings.enough(len(rows)):
+            if self._settings.enough(len(rows)):
                 self.weight[clients[rows]] += self._settings.weights(reply.arrays[vector][rows])
                 self.judged[clients[rows]] += 1
         return means

@@ -2,23 +2,26 @@
 
 Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal rows) do not depend on
 who replied first. All rules are unweighted: a client's number of samples is its own word. Sources: coordinate-wise
-median and trimmed mean (Yin et al., ICML 2018), Krum (Blanchard et al., NeurIPS 2017), geometric median (Pillutla et
-al., 2022), mean around the median (Xie et al., 2018), nearest-neighbour mixing (Allouah et al., AISTATS 2023), adaptive
-clipping ARC (Allouah et al., 2024).
+median and trimmed mean (Yin et al., ICML 2018), Krum (Blanchard et al., NeurIPS 2017), geometric median and its
+smoothed steps RFA (Pillutla et al., 2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et
+al., ICML 2021), minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023). What is
+done to rows before a rule is in ``preaggregation.py``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-Rows = Float64[np.ndarray, "n P"]
 _STEPS, _CLOSE = 1000, 1e-13  # of the geometric median: at most so many, until a step is so small
+_SUBSETS = 20_000  # that MDA tries at most
 
 
 def mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
@@ -42,9 +45,14 @@ def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     return np.take_along_axis(rows, order[: len(rows) - f], axis=0).mean(axis=0)
 
 
-def krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The row with the least sum of squared distances to its n - f - 2 nearest others (Blanchard et al.)."""
-    return rows[np.argmin(krum_scores(rows, len(rows) - f - 2))]
+def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarray, "P"]:
+    """The row with the least sum of squared distances to its nearest others.
+
+    Args:
+        rows, f: as of all rules.
+        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take n - f - 1.
+    """
+    return rows[np.argmin(krum_scores(rows, len(rows) - f - 2 if neighbours is None else neighbours))]
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
@@ -66,34 +74,64 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     return point
 
 
-def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
-    """Every row becomes the mean of the n - f rows nearest to it, itself included (NNM)."""
-    chosen = np.zeros((len(rows), len(rows)))
-    np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
-    return chosen @ rows
+def smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Float64[np.ndarray, "P"]:
+    """RFA: a few of Weiszfeld's steps from zero; cheaper than the geometric median, and not yet there.
+
+    Args:
+        rows, f: as of all rules.
+        steps: how many.
+        floor: distances below it count as it.
+    """
+    point = np.zeros(rows.shape[1])
+    for _ in range(steps):
+        weights = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
+        point = weights @ rows / weights.sum()
+    return point
 
 
-def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
-    """The numbers of the m = n - f rows nearest to each row, itself included."""
-    return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
+def centered_clipping(
+    rows: Rows,
+    f: int,
+    radius: float | None = None,
+    steps: int = 3,
+    start: Float64[np.ndarray, "P"] | None = None,
+) -> Float64[np.ndarray, "P"]:
+    """v <- v + mean of (x_i - v), each cut to the length ``radius``, some times.
+
+    Args:
+        rows, f: as of all rules.
+        radius: tau; None: the median length of x_i - v in each step.
+        steps: how many.
+        start: the first v, such as the result of the round before; None: zero, no change.
+    """
+    point = np.zeros(rows.shape[1]) if start is None else start
+    for _ in range(steps):
+        point = point + clipped(rows - point, radius).mean(axis=0)
+    return point
 
 
-def adaptive_clipping(rows: Rows, f: int) -> Rows:
-    """The k = floor(2 f / n (n - f)) longest rows are cut to the length of the next one (ARC)."""
+def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """MDA: the mean of the n - f rows whose farthest two are nearest to each other; all choices of rows are tried."""
+    return rows[smallest_subset(rows, f)].mean(axis=0)
+
+
+def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
+    """The n - f rows of ``minimum_diameter``. Raises ConfigError where there are too many choices."""
     n = len(rows)
-    k = math.floor(2 * (f / n) * (n - f)) if n else 0
-    lengths = np.linalg.norm(rows, axis=1)
-    if not k:
-        return rows
-    limit = np.sort(lengths)[n - k - 1]
-    return rows * np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))[:, None]
+    if math.comb(n, f) > _SUBSETS:
+        raise ConfigError(
+            f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than {_SUBSETS:,}; take multi_krum"
+        )
+    squared = squared_distances(rows)
+    subsets = np.array(list(combinations(range(n), n - f)))
+    diameters = [squared[np.ix_(subset, subset)].max() for subset in subsets]
+    return subsets[int(np.argmin(diameters))]
 
 
-def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
-    """Squared Euclidean distances of all pairs, from the Gram matrix; equal rows are at 0."""
-    inner = rows @ rows.T
-    lengths = inner.diagonal()
-    return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
+def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
+    """MoNNA: the mean of the n - f rows nearest to one that is trusted, itself included, such as a peer's own."""
+    squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
+    return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
@@ -109,8 +147,10 @@ RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
     "krum": krum,
     "multi_krum": multi_krum,
     "geometric_median": geometric_median,
+    "rfa": smoothed_geometric_median,
+    "centered_clipping": centered_clipping,
+    "mda": minimum_diameter,
 }
-BEFORE: dict[str, Callable[[Rows, int], Rows]] = {"nnm": nearest_neighbour_mixing, "arc": adaptive_clipping}
 
 
 def parse(rule: str) -> tuple[list[str], str]:
@@ -135,17 +175,22 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
         f: how many of the clients may be Byzantine.
 
     Raises:
-        ConfigError: an unknown name; half of the rows or more Byzantine, or for Krum n < f + 3, where nothing helps.
+        ConfigError: an unknown name; half of the rows or more Byzantine (with ``bucketing`` of the buckets), or for
+            Krum n < f + 3, where nothing helps.
     """
     before, last = parse(rule)
-    n = len(rows)
+    mixed = rows.astype(np.float64)
+    _check(rule, len(mixed), f)
+    for name in before:
+        mixed = BEFORE[name](mixed, f)
+        _check(rule, len(mixed), f)
+    if last == "krum" and len(mixed) < f + 3:
+        raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {len(mixed)}")
+    return RULES[last](mixed, f)
+
+
+def _check(rule: str, n: int, f: int) -> None:
     if not 0 <= 2 * f < n:
         raise ConfigError(
             f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than half may be"
         )
-    if last == "krum" and n < f + 3:
-        raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}")
-    mixed = rows.astype(np.float64)
-    for name in before:
-        mixed = BEFORE[name](mixed, f)
-    return RULES[last](mixed, f)

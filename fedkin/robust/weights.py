@@ -1,8 +1,8 @@
 """How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left out.
 
 A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its weights over the
-coordinates. What is done before a rule mixes rows (NNM), which gives weights back to those that were mixed, or shortens
-them (ARC), which takes weight away.
+coordinates. What is done before a rule mixes rows (NNM, bucketing), which gives weights back to those that were mixed,
+or shortens them (ARC, clipping), which takes weight away.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-from fedkin.robust.rules import BEFORE, Rows, geometric_median, krum_scores, nearest_rows, parse
+from fedkin.robust.preaggregation import (
+    BEFORE,
+    BUCKET,
+    Rows,
+    adaptive_clipping,
+    bucket_order,
+    clip_factors,
+    nearest_rows,
+)
+from fedkin.robust.rules import geometric_median, krum_scores, parse, smallest_subset, smoothed_geometric_median
 
 Weights = Float64[np.ndarray, "n"]
 
@@ -70,6 +79,26 @@ def _geometric_median(rows: Rows, f: int) -> Weights:
     return near / near.sum()
 
 
+def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
+    """Those of its last step."""
+    point = smoothed_geometric_median(rows, f, steps - 1, floor)
+    near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
+    return near / near.sum()
+
+
+def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
+    """What each step adds of a row, and takes of those before."""
+    counted, n = np.zeros(len(rows)), len(rows)
+    for _ in range(steps):
+        factors = clip_factors(rows - counted @ rows)
+        counted = counted * (1 - factors.mean()) + factors / n
+    return counted
+
+
+def _minimum_diameter(rows: Rows, f: int) -> Weights:
+    return _shares(smallest_subset(rows, f), len(rows))
+
+
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
     """How often each row is among those that are kept."""
     return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
@@ -85,8 +114,20 @@ def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
 def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
     """Weights of rows from those of what they were cut to (ARC)."""
     lengths = np.linalg.norm(rows, axis=1)
-    cut = np.linalg.norm(BEFORE["arc"](rows, f), axis=1)
+    cut = np.linalg.norm(adaptive_clipping(rows, f), axis=1)
     return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
+
+
+def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of what they were cut to."""
+    return counted * clip_factors(rows)
+
+
+def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
+    """Weights of rows from those of the means of their buckets."""
+    bucket, own = np.arange(len(rows)) // BUCKET, np.empty(len(rows))
+    own[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
+    return own
 
 
 WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {
@@ -97,5 +138,13 @@ WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {
     "krum": _krum,
     "multi_krum": _multi_krum,
     "geometric_median": _geometric_median,
+    "rfa": _smoothed_geometric_median,
+    "centered_clipping": _centered_clipping,
+    "mda": _minimum_diameter,
 }
-_BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {"nnm": _unmixed, "arc": _unclipped}
+_BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {
+    "nnm": _unmixed,
+    "arc": _unclipped,
+    "clip": _unclipped_to_median,
+    "bucketing": _from_buckets,
+}

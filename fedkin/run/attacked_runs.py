@@ -1,5 +1,5 @@
-"""What a summary says of a run in which clients attack: who they are, what honest clients reach, and whom a robust rule
-suspects. The attackers' own accuracy means nothing."""
+"""What a summary says of a run in which clients attack: who they are, and what honest clients reach (the attackers' own
+accuracy means nothing); and whom a robust rule suspects, in any run that has one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ATTACKED = (*HONEST, "attackers", "rule_weights")  # entries of a summary
 def attack_record(
     attack: Byzantine | None, state: State, clients: pd.DataFrame, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """What a summary says of an attack, empty of a run without.
+    """What a summary says of an attack and of a robust rule, empty of a run without.
 
     ``honest_accuracy`` is the mean of honest clients' accuracies, ``honest_bottom_decile`` that of the bottom 10% of
     them, ``honest_ari`` the agreement of their clusters with the true ones, ``attackers_alone`` the share of attackers
@@ -40,7 +40,7 @@ def attack_record(
         true_clusters: of all clients, where they are known.
     """
     if attack is None:
-        return {}
+        return _rule_weights(state)
     attacks = attack.attackers(len(state.assignment), true_clusters)
     counts = ~attacks[clients["client"].to_numpy(np.int64)] & (clients["test_samples"].to_numpy() > 0)
     accuracy = clients["accuracy"].to_numpy(np.float64)[counts]

@@ -10,6 +10,7 @@ from fedkin.core.display import count, html_table
 
 COLUMNS = ("final accuracy", "best accuracy", "bottom 10%", "clusters")
 SUSPECT = 0.5  # whose updates count less than this, where 1 is as in a mean, a robust rule suspects
+LISTED = 8  # suspects at most, in a line
 ATTACKED = ("honest accuracy", "honest bottom 10%", "attackers alone")  # where clients attack
 
 
@@ -28,11 +29,28 @@ def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> st
     beside = "".join(
         f"; {method_title(other['method'])} beside it: {_percent(other['final_accuracy'])}" for other in against
     )
-    attacked = f"\n  {attack_text(summary)}" if "attackers" in summary else ""
+    robust = robust_text(summary)
+    attacked = f"\n  {robust}" if robust else ""
     return (
         f"Run of {_title(summary)}: {count(summary['rounds'], 'round')}, seed {summary['seed']}\n"
         f"  {', '.join(scores)}{attacked}\n  {_clusters(summary)}{beside}"
     )
+
+
+def robust_text(summary: Mapping[str, Any]) -> str:
+    """What a summary says of clients that attack, or that a robust rule suspects, in a line; empty of other runs.
+
+    Args:
+        summary: of any run.
+    """
+    if "attackers" in summary:
+        return attack_text(summary)
+    if "rule_weights" not in summary:
+        return ""
+    clients = suspects(summary)
+    more = ", ..." if len(clients) > LISTED else ""
+    names = f" ({', '.join(map(str, clients[:LISTED]))}{more})" if clients else ""
+    return f"the rule suspects {count(len(clients), 'client')}{names}"
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
@@ -50,13 +68,20 @@ def attack_text(summary: Mapping[str, Any]) -> str:
     return f"honest clients: {', '.join(parts)}; {count(len(summary['attackers']), 'attacker')}{shown}{suspects}"
 
 
+def suspects(summary: Mapping[str, Any]) -> list[int]:
+    """Clients whose updates a robust rule gave less than half of a mean's weight.
+
+    Args:
+        summary: of a run with a robust rule.
+    """
+    return [client for client, weight in enumerate(summary["rule_weights"]) if weight is not None and weight < SUSPECT]
+
+
 def _suspects(summary: Mapping[str, Any]) -> str:
     """How many clients the rule suspects, and how many of them attack."""
-    suspects = [
-        client for client, weight in enumerate(summary["rule_weights"]) if weight is not None and weight < SUSPECT
-    ]
-    guilty = len(set(suspects) & set(summary["attackers"]))
-    return f"the rule suspects {count(len(suspects), 'client')}, {guilty} of them attackers"
+    clients = suspects(summary)
+    guilty = len(set(clients) & set(summary["attackers"]))
+    return f"the rule suspects {count(len(clients), 'client')}, {guilty} of them attackers"
 
 
 def html(summaries: Sequence[Mapping[str, Any]]) -> str:

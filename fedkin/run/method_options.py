@@ -22,7 +22,8 @@ from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy import private
 from fedkin.privacy.client_dp import ClientDP
 from fedkin.robust import robust
-from fedkin.robust.byzantine import Attacked, Byzantine
+from fedkin.robust.attacked_world import Attacked
+from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
@@ -109,7 +110,7 @@ class MethodOptions:
         """The method with these options."""
         own: Any = method if self.personal is None else Personalized(method, self.personal)
         own = own if self.server_optimizer is None else ServerOptimized(own, self.server_optimizer)
-        own = own if self.robust is None else Robust(own, self.robust, judges=self.attack is not None)
+        own = own if self.robust is None else Robust(own, self.robust)
         own = own if self.late is None else Late(own, self.late)
         return own if self.attack is None else Attacked(own, self.attack)
 

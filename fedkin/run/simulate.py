@@ -25,7 +25,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy.client_dp import ClientDP
-from fedkin.robust.byzantine import LABELS, Byzantine
+from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import RobustAggregation
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
@@ -36,7 +36,7 @@ from fedkin.run.loop import OnRound
 from fedkin.run.method_options import MethodOptions, checked_options
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
-from fedkin.scenarios.label_flip import flip_labels
+from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
@@ -151,7 +151,8 @@ def simulate(
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
     compute = (devices, clients_per_batch, check_engine(engine), actors)
-    worlds = SimulatedWorlds(_attacked(data, options), model, local, scenario, shift, *compute)
+    poisoned, shifts = _poisoned(data, shift, options)
+    worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
@@ -204,12 +205,14 @@ def from_config(
     with error_context("model"):
         model = trainable(registry.make(registry.models(), config.model, federated))
     options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
+    shift = registry.make(registry.shifts(), config.shift) if config.shift else None
+    poisoned, shifts = _poisoned(federated, shift, options)
     worlds = SimulatedWorlds(
-        _attacked(federated, options),
+        poisoned,
         model,
         config.work,
         registry.make_population(config.scenario),
-        registry.make(registry.shifts(), config.shift) if config.shift else None,
+        shifts,
         config.run.devices,
         config.run.clients_per_batch,
         config.run.engine,
@@ -222,12 +225,19 @@ def from_config(
     return experiment, methods
 
 
-def _attacked(data: FederatedData, options: MethodOptions) -> FederatedData:
-    """The data as they are trained on: attackers may have flipped their labels."""
+def _poisoned(data: FederatedData, shift: Shift | None, options: MethodOptions) -> tuple[FederatedData, Shift | None]:
+    """The data as they are trained on, and how they shift: attackers may have poisoned theirs, at once or later."""
     attack = options.attack
-    if attack is None or attack.attack != LABELS:
-        return data
-    return flip_labels(data, attack.attackers(data.clients, data.true_clusters))
+    if attack is None or attack.attack not in POISONS:
+        return data, shift
+    attacks = attack.attackers(data.clients, data.true_clusters)
+    if not attack.start:
+        return POISONS[attack.attack](data, attacks), shift
+    if shift is not None:
+        raise ConfigError(
+            f"attack.start: {attack.attack} after the start does not go with other shifts of data; leave one out"
+        )
+    return data, LaterPoisoning(attack.attack, tuple(np.flatnonzero(attacks).tolist()), attack.start)
 
 
 def trainable(model: Any) -> AnyModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,12 @@ def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     attack = fk.Byzantine("label_flip", clients=(0,))
     poisoned, plain = go(data, attack=attack, rounds=1), go(data, rounds=1)
     assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(True) == 1  # one cluster's model
-    with pytest.raises(ConfigError, match="labels are flipped from the start on"):
-        fk.Byzantine("label_flip", start=3)
+    later = [go(data, attack=fk.Byzantine("label_flip", clients=(0,), start=3), rounds=r).state.models for r in (2, 3)]
+    honest = [go(data, rounds=r).state.models for r in (2, 3)]
+    np.testing.assert_array_equal(later[0], honest[0])
+    assert (later[1] != honest[1]).any()
+    with pytest.raises(ConfigError, match="does not go with other shifts of data"):
+        go(data, attack=fk.Byzantine("label_flip", start=3), shift=fk.SwapAll())
 
 
 @pytest.mark.parametrize("kind", ["sign_flip", "own_sign_flip", "ipm", "alie", "stretch", "label_flip"])
@@ -168,10 +173,16 @@ def test_the_summary_is_of_honest_clients_and_names_the_attackers(data: Federate
     assert mixed["attackers_alone"] == 0 and "rule_weights" not in mixed
 
 
-def test_without_attack_nothing_is_said_of_one(data: FederatedData) -> None:
+def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_same(data: FederatedData) -> None:
     run = go(data, robust=RobustAggregation("median"))
-    assert not {"honest_accuracy", "attackers", "rule_weights"} & run.summary().keys()
-    assert not hasattr(run.state, "rule_weight")
+    assert not {"honest_accuracy", "attackers"} & run.summary().keys()
+    assert "rule_weights" not in go(data).summary()
+    rows = data.train[3]
+    labels = data.y.copy()
+    labels[rows] = 1 - labels[rows]  # a client whose data are unlike those of its cluster
+    odd = go(dataclasses.replace(data, y=labels), robust=RobustAggregation("multi_krum", 0.1))
+    weight = odd.summary()["rule_weights"]
+    assert weight[3] == 0 and "the rule suspects" in repr(odd)
 
 
 def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(data: FederatedData, tmp_path: Path) -> None:

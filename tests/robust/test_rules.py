@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.robust.rules import RULES, adaptive_clipping, aggregate, nearest_neighbour_mixing, parse
+from fedkin.robust.preaggregation import adaptive_clipping, bucket_means, clipped, nearest_neighbour_mixing
+from fedkin.robust.rules import (
+    RULES,
+    aggregate,
+    centered_clipping,
+    krum,
+    near_trusted,
+    parse,
+    smoothed_geometric_median,
+)
 
 Oracle = Callable[[str], dict[str, Any]]
 OURS = {
@@ -48,6 +57,54 @@ def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
             np.testing.assert_array_equal(rows, before)  # a rule leaves its rows as they are
 
 
+def two_calls(rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The second begins where the first ended."""
+    own = {"radius": params["tau"], "steps": params["L"]}
+    first = centered_clipping(rows, 0, **own)
+    return {"first": first, "second": centered_clipping(rows, 0, **own, start=first)}
+
+
+WITH_PARAMETERS: dict[str, Callable[[np.ndarray, dict[str, Any]], Any]] = {
+    "Krum": lambda rows, p: krum(rows, p["f"], len(rows) - p["f"] - 1),
+    "MDA": lambda rows, p: aggregate(rows, "mda", p["f"]),
+    "MoNNA": lambda rows, p: near_trusted(rows, p["f"], p["idx"]),
+    "CenteredClipping": lambda rows, p: centered_clipping(rows, 0, p["tau"], p["L"]),
+    "CenteredClipping_two_calls": two_calls,
+    "GeometricMedian": lambda rows, p: smoothed_geometric_median(rows, 0, p["T"], p["nu"]),
+    "NNM+GeometricMedian": lambda rows, p: smoothed_geometric_median(
+        nearest_neighbour_mixing(rows, p["f"]), 0, p["T"], p["nu"]
+    ),
+}
+
+
+def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
+    cases, seen = oracle("trust"), set()
+    for case in cases["aggregators"]:
+        if rule := WITH_PARAMETERS.get(case["name"]):
+            rows = np.array(cases["inputs"][case["input"]]["vectors"])
+            output, expected = rule(rows, case["params"]), case["output"]
+            pairs = [(output[n], expected[n]) for n in expected] if isinstance(expected, dict) else [(output, expected)]
+            for ours, theirs in pairs:
+                np.testing.assert_allclose(ours, theirs, atol=1e-10, rtol=1e-10, err_msg=case["name"])
+        seen.add(case["name"])
+    assert seen == OURS.keys() | WITH_PARAMETERS.keys()  # no rule of the oracle is left out
+
+
+def test_clipping_and_bucketing_are_those_of_the_oracle(oracle: Oracle) -> None:
+    cases, ours = oracle("trust"), {"Clipping": 0, "Bucketing": 0}
+    for case in cases["preaggregators"]:
+        rows, params = np.array(cases["inputs"][case["input"]]["vectors"]), case["params"]
+        if case["name"] == "Clipping":
+            output = clipped(rows, params["c"])
+        elif case["name"] == "Bucketing":
+            output = bucket_means(rows, np.array(params["order"]), params["s"])
+        else:
+            continue
+        np.testing.assert_allclose(output, case["output"], atol=1e-10, rtol=1e-10, err_msg=case["name"])
+        ours[case["name"]] += 1
+    assert ours == {"Clipping": 16, "Bucketing": 16}
+
+
 def test_by_hand() -> None:
     rows = np.array([[0.0], [1.0], [2.0], [3.0], [1000.0]])
     assert [float(aggregate(rows, rule, 1)[0]) for rule in ("median", "trimmed_mean", "mean_around_median")] == [
@@ -60,6 +117,22 @@ def test_by_hand() -> None:
     assert aggregate(rows, "geometric_median", 1)[0] == pytest.approx(2)
     np.testing.assert_allclose(nearest_neighbour_mixing(rows, 2)[:, 0], [1, 1, 2, 2, 335])
     np.testing.assert_allclose(adaptive_clipping(rows, 1)[:, 0], [0, 1, 2, 3, 3])
+    np.testing.assert_allclose(clipped(rows)[:, 0], [0, 1, 2, 2, 2])  # the median length
+    assert aggregate(rows, "mda", 1)[0] == 1.5  # 0 to 3
+    assert near_trusted(rows, 2, 3) == 2  # 1, 2 and 3
+    assert centered_clipping(rows, 1, steps=1) == pytest.approx(7 / 5)
+
+
+def test_buckets_are_random_pairs_and_the_same_ones_for_the_same_rows() -> None:
+    rows = np.arange(14.0).reshape(7, 2)
+    for same in (aggregate(rows, "bucketing+median", 1), aggregate(rows.copy(), "bucketing+median", 1)):
+        np.testing.assert_array_equal(same, aggregate(rows, "bucketing+median", 1))
+    np.testing.assert_allclose(aggregate(rows[:6], "bucketing+mean", 1), rows[:6].mean(axis=0))
+    assert len({tuple(aggregate(rows + shift, "bucketing+median", 1) - shift) for shift in range(9)}) > 1
+    with pytest.raises(ConfigError, match="2 Byzantine clients of 4 cannot be told"):
+        aggregate(rows, "bucketing+median", 2)  # of four buckets two may be spoilt
+    with pytest.raises(ConfigError, match="take multi_krum"):
+        aggregate(np.zeros((40, 1)), "mda", 12)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "mean"])

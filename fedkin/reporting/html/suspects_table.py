@@ -7,16 +7,17 @@ from fedkin.run.display import SUSPECT
 from fedkin.run.results import Run
 
 LIMIT = 50  # rows: more is a file's matter
-_HEADS = ("client", "cluster", "weight", "role")
+_HEADS = ("client", "cluster", "weight")
 
 
 def suspects_table(run: Run) -> Json:
-    """Heads, rows and a note: the clients whose updates counted less than half of a mean's, the least first.
+    """Heads, rows and a note: the clients whose updates counted less than half of a mean's, the least first; in a
+    simulated attack with who attacks.
 
     Args:
-        run: under attack, with a robust rule; any other has no rows.
+        run: with a robust rule; any other has no rows.
     """
-    weights, attackers = run.final.get("rule_weights") or [], set(run.final.get("attackers") or [])
+    weights, attackers = run.final.get("rule_weights") or [], run.final.get("attackers")
     known = {"client", "name"} <= set(run.clients)
     names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if known else {}
     suspects = sorted((w, c) for c, w in enumerate(weights[: len(run.assignment)]) if w is not None and w < SUSPECT)
@@ -25,20 +26,24 @@ def suspects_table(run: Run) -> Json:
             str(names.get(c, c)),
             cluster_name(int(run.assignment[c])),
             f"{weight:.2f}",
-            "attacker" if c in attackers else "honest",
+            *([] if attackers is None else ["attacker" if c in attackers else "honest"]),
         ]
         for weight, c in suspects[:LIMIT]
     ]
-    return {"heads": list(_HEADS), "rows": rows, "note": _note(len(suspects), attackers, [c for _, c in suspects])}
+    heads = [*_HEADS, *([] if attackers is None else ["role"])]
+    return {"heads": heads, "rows": rows, "note": _note([c for _, c in suspects], attackers)}
 
 
-def _note(count: int, attackers: set[int], suspects: list[int]) -> str:
-    if not count:
+def _note(suspects: list[int], attackers: list[int] | None) -> str:
+    if not suspects:
         return ""
-    more = f" The first {LIMIT} are shown; run.summary() has all weights." if count > LIMIT else ""
+    more = f" The first {LIMIT} are shown; run.summary() has all weights." if len(suspects) > LIMIT else ""
+    guilty = ""
+    if attackers is not None:
+        both = len(set(attackers) & set(suspects))
+        guilty = f" {both} of {len(attackers)} attackers are among them, and {len(suspects) - both} honest clients."
     return (
         f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a mean gives "
-        "(0: left out in every round): they were far from the others of their cluster. "
-        f"{len(attackers & set(suspects))} of {len(attackers)} attackers are among them, and "
-        f"{len(set(suspects) - attackers)} honest clients.{more}"
+        "(0: left out in every round): they were far from the others of their cluster, as a client is that attacks, or "
+        f"whose data are unlike theirs.{guilty}{more}"
     )

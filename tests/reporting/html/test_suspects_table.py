@@ -30,6 +30,15 @@ def test_the_least_weights_come_first_and_say_who_attacks() -> None:
     assert [row[0] for row in half["rows"]] == ["1"]  # half of a mean's weight is not suspect
 
 
+def test_where_nobody_is_known_to_attack_no_role_is_shown() -> None:
+    run = judged(ROWS, [0.3, 1.4, 0.0, None], [])
+    del run.final["attackers"]
+    shown = suspects_table(run)
+    assert shown["heads"] == ["client", "cluster", "weight"]
+    assert shown["rows"] == [["2", "no cluster", "0.00"], ["0", "cluster 0", "0.30"]]
+    assert "attackers" not in shown["note"] and "whose data are unlike theirs" in shown["note"]
+
+
 def test_without_a_rule_or_a_suspect_there_is_nothing() -> None:
     for run in (a_run(ROWS), judged(ROWS, [1.0, 1.0, 1.0, None], [3])):
         assert suspects_table(run)["rows"] == [] and suspects_table(run)["note"] == ""

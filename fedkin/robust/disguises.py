@@ -1,0 +1,67 @@
+"""What attackers send while clusters are found, so that these are wrong: rows of updates in place of their own.
+
+They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows [n p].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int
+
+Row = Float64[np.ndarray, "p"]
+
+
+class Honest(NamedTuple):
+    """Honest rows of one model, and the kind of the client of each."""
+
+    rows: Float64[np.ndarray, "h p"]
+    kinds: Int[np.ndarray, "h"]
+
+    def mean(self, kind: int) -> Row:
+        """The mean row of a kind."""
+        return self.rows[self.kinds == kind].mean(axis=0)
+
+    def other(self, kind: int) -> int:
+        """The next kind after this one that has honest rows; the first of them after the last."""
+        known = np.unique(self.kinds)
+        later = known[known > kind]
+        return int(later[0] if len(later) else known[0])
+
+
+def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
+    """The mean of another kind, to be taken for one of its clients."""
+    return np.repeat(honest.mean(honest.other(kind))[None], count, axis=0)
+
+
+def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
+    """Two bundles on either side of their kind's mean, as far from it as honest rows are, along the direction in which
+    these differ most: so that the kind is cut in two, and two others are merged where K is fixed."""
+    rows = honest.rows[honest.kinds == kind]
+    mean = rows.mean(axis=0)
+    apart = rows - mean
+    along = np.linalg.svd(apart, full_matrices=False)[2][0]
+    sides = np.where(np.arange(count) % 2, -1.0, 1.0)
+    return mean + sides[:, None] * np.linalg.norm(apart, axis=1).mean() * along
+
+
+def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
+    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a centre."""
+    return np.repeat(honest.rows.mean(axis=0)[None], count, axis=0)
+
+
+def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
+    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins both."""
+    here, there = honest.mean(kind), honest.mean(honest.other(kind))
+    steps = np.arange(1, count + 1) / (count + 1)
+    return here + steps[:, None] * (there - here)
+
+
+DISGUISES: dict[str, Callable[[Honest, int, int], Float64[np.ndarray, "count p"]]] = {
+    "imitation": imitation,
+    "splitting": splitting,
+    "blob": blob,
+    "bridge": bridge,
+}

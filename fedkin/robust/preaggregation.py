@@ -1,0 +1,91 @@
+"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups, clipping.
+
+Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al., ICLR 2022),
+adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64, Int
+
+Rows = Float64[np.ndarray, "n P"]
+BUCKET = 2  # rows of a bucket
+
+
+def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
+    """Every row becomes the mean of the n - f rows nearest to it, itself included (NNM)."""
+    chosen = np.zeros((len(rows), len(rows)))
+    np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
+    return chosen @ rows
+
+
+def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
+    """The numbers of the m = n - f rows nearest to each row, itself included."""
+    return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
+
+
+def adaptive_clipping(rows: Rows, f: int) -> Rows:
+    """The k = floor(2 f / n (n - f)) longest rows are cut to the length of the next one (ARC)."""
+    n = len(rows)
+    k = math.floor(2 * (f / n) * (n - f)) if n else 0
+    lengths = np.linalg.norm(rows, axis=1)
+    if not k:
+        return rows
+    limit = np.sort(lengths)[n - k - 1]
+    return rows * np.minimum(1, np.divide(limit, lengths, out=np.ones(n), where=lengths > 0))[:, None]
+
+
+def clip_to_median(rows: Rows, f: int) -> Rows:
+    """Every row is cut to the median length."""
+    return clipped(rows)
+
+
+def clipped(rows: Rows, radius: float | None = None) -> Rows:
+    """Rows cut to a length where they are longer; by default the median length."""
+    return rows * clip_factors(rows, radius)[:, None]
+
+
+def clip_factors(rows: Rows, radius: float | None = None) -> Float64[np.ndarray, "n"]:
+    """What ``clipped`` multiplies each row with."""
+    lengths = np.linalg.norm(rows, axis=1)
+    limit = float(np.median(lengths)) if radius is None else radius
+    return np.minimum(1, np.divide(limit, lengths, out=np.ones(len(rows)), where=lengths > 0))
+
+
+def bucketing(rows: Rows, f: int) -> Float64[np.ndarray, "b P"]:
+    """Means of random pairs of rows; of an odd number the last row stays alone."""
+    return bucket_means(rows, bucket_order(rows), BUCKET)
+
+
+def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[np.ndarray, "b P"]:
+    """Means of ``size`` rows after another in an order; the last may be of fewer."""
+    starts = np.arange(0, len(rows), size)
+    sizes = np.diff(np.append(starts, len(rows)))
+    return np.add.reduceat(rows[order], starts, axis=0) / sizes[:, None]
+
+
+def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
+    """A random order that is drawn from the rows themselves: the same in a run that goes on, and no client knows it
+    before it has sent its own."""
+    seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
+    return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
+
+
+def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
+    """Squared Euclidean distances of all pairs, from the Gram matrix; equal rows are at 0."""
+    inner = rows @ rows.T
+    lengths = inner.diagonal()
+    return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
+
+
+BEFORE: dict[str, Callable[[Rows, int], Rows]] = {
+    "nnm": nearest_neighbour_mixing,
+    "arc": adaptive_clipping,
+    "clip": clip_to_median,
+    "bucketing": bucketing,
+}
