@@ -32,13 +32,25 @@ class Honest(NamedTuple):
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of another kind, to be taken for one of its clients."""
+    """The mean of another kind, to be taken for one of its clients.
+
+    Args:
+        honest: rows of the same model.
+        kind: of these attackers; it has honest rows.
+        count: attackers of this kind that train the model.
+    """
     return np.repeat(honest.mean(honest.other(kind))[None], count, axis=0)
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
     """Two bundles on either side of their kind's mean, as far from it as honest rows are, along the direction in which
-    these differ most: so that the kind is cut in two, and two others are merged where K is fixed."""
+    these differ most: so that the kind is cut in two, and two others are merged where K is fixed.
+
+    Args:
+        honest: rows of the same model.
+        kind: of these attackers; it has honest rows.
+        count: attackers of this kind that train the model.
+    """
     rows = honest.rows[honest.kinds == kind]
     mean = rows.mean(axis=0)
     apart = rows - mean
@@ -48,12 +60,24 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a centre."""
+    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a centre.
+
+    Args:
+        honest: rows of the same model.
+        kind: of these attackers; it has honest rows.
+        count: attackers of this kind that train the model.
+    """
     return np.repeat(honest.rows.mean(axis=0)[None], count, axis=0)
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins both."""
+    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins both.
+
+    Args:
+        honest: rows of the same model.
+        kind: of these attackers; it has honest rows.
+        count: attackers of this kind that train the model.
+    """
     here, there = honest.mean(kind), honest.mean(honest.other(kind))
     steps = np.arange(1, count + 1) / (count + 1)
     return here + steps[:, None] * (there - here)

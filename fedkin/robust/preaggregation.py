@@ -63,7 +63,13 @@ def bucketing(rows: Rows, f: int) -> Float64[np.ndarray, "b P"]:
 
 
 def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[np.ndarray, "b P"]:
-    """Means of ``size`` rows after another in an order; the last may be of fewer."""
+    """Means of the rows of each bucket; the last may have fewer.
+
+    Args:
+        rows: of all clients.
+        order: in which they are put into buckets.
+        size: of a bucket.
+    """
     starts = np.arange(0, len(rows), size)
     sizes = np.diff(np.append(starts, len(rows)))
     return np.add.reduceat(rows[order], starts, axis=0) / sizes[:, None]

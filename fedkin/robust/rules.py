@@ -129,7 +129,12 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
 
 
 def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
-    """MoNNA: the mean of the n - f rows nearest to one that is trusted, itself included, such as a peer's own."""
+    """MoNNA: the mean of the n - f rows nearest to one that is trusted, itself included.
+
+    Args:
+        rows, f: as of all rules.
+        trusted: the row's number, such as that of a peer's own update.
+    """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
     return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
 

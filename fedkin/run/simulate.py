@@ -34,9 +34,9 @@ from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.method_options import MethodOptions, checked_options
+from fedkin.run.poisoned_data import poisoned_data
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
-from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
@@ -151,7 +151,7 @@ def simulate(
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
     compute = (devices, clients_per_batch, check_engine(engine), actors)
-    poisoned, shifts = _poisoned(data, shift, options)
+    poisoned, shifts = poisoned_data(data, shift, options.attack)
     worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = Path(out) if out else None
@@ -206,7 +206,7 @@ def from_config(
         model = trainable(registry.make(registry.models(), config.model, federated))
     options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
     shift = registry.make(registry.shifts(), config.shift) if config.shift else None
-    poisoned, shifts = _poisoned(federated, shift, options)
+    poisoned, shifts = poisoned_data(federated, shift, options.attack)
     worlds = SimulatedWorlds(
         poisoned,
         model,
@@ -223,21 +223,6 @@ def from_config(
     description["data"] = {**description["data"], **label_names(federated)}
     experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
     return experiment, methods
-
-
-def _poisoned(data: FederatedData, shift: Shift | None, options: MethodOptions) -> tuple[FederatedData, Shift | None]:
-    """The data as they are trained on, and how they shift: attackers may have poisoned theirs, at once or later."""
-    attack = options.attack
-    if attack is None or attack.attack not in POISONS:
-        return data, shift
-    attacks = attack.attackers(data.clients, data.true_clusters)
-    if not attack.start:
-        return POISONS[attack.attack](data, attacks), shift
-    if shift is not None:
-        raise ConfigError(
-            f"attack.start: {attack.attack} after the start does not go with other shifts of data; leave one out"
-        )
-    return data, LaterPoisoning(attack.attack, tuple(np.flatnonzero(attacks).tolist()), attack.start)
 
 
 def trainable(model: Any) -> AnyModel:
