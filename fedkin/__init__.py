@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fedkin.methods.server_optimizers import FedYogi as FedYogi
     from fedkin.models import as_model as as_model
     from fedkin.privacy.client_dp import ClientDP as ClientDP
+    from fedkin.privacy.secret_settings import SecretSums as SecretSums
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.robust.byzantine import Byzantine as Byzantine
@@ -144,6 +145,7 @@ _HOME = {
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",
     "Scores": "fedkin.tasks.evaluate",
+    "SecretSums": "fedkin.privacy.secret_settings",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "Steps": "fedkin.scenarios.steps",
@@ -247,6 +249,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "SattlerCFL",
     "Schedule",
     "Scores",
+    "SecretSums",
     "SimulatedWorld",
     "State",
     "Steps",

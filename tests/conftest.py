@@ -57,6 +57,7 @@ LEVELS = {
     "scenarios": "unit",
     "privacy": "unit",
     "robust": "unit",
+    "secret": "unit",
     "staleness": "unit",
     "security": "unit",
     "server": "simulation",

@@ -1,5 +1,5 @@
 """What goes with any method, by the name of its section in a configuration: server optimisers, what is a client's own,
-privacy, robust rules, attacks, and late replies.
+privacy, robust rules, attacks, late replies, and secret sums.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ def _late_replies() -> Registry:
     return {"replies": LateReplies}
 
 
+def _secret_sums() -> Registry:
+    from fedkin.privacy.secret_settings import SecretSums
+
+    return {"sums": SecretSums}
+
+
 class _Option(NamedTuple):
     """An option of all methods."""
 
@@ -64,6 +70,7 @@ OPTIONS = {
     "robust": _Option("robust rule", _robust_rules),
     "attack": _Option("attack", _attacks),
     "late": _Option("way to use late replies", _late_replies),
+    "secret": _Option("secret sums", _secret_sums),
 }
 
 

@@ -123,6 +123,7 @@ class RunConfig:
     robust: Values = field(default_factory=dict)  # empty: clusters take means
     attack: Values = field(default_factory=dict)  # empty: clients send what they have computed
     late: Values = field(default_factory=dict)  # empty: all reply in time, or are lost
+    secret: Values = field(default_factory=dict)  # empty: the server sees each client's update
 
     @property
     def against(self) -> list[Values]:

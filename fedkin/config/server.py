@@ -29,7 +29,7 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-OPTIONS = ("server_optimizer", "personal", "robust", "late")  # what goes with any method of a real federation
+OPTIONS = ("server_optimizer", "personal", "robust", "late", "secret")  # what goes with any method of a real federation
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
@@ -94,6 +94,7 @@ class ServerConfig:
     personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
     robust: Values = field(default_factory=dict)  # empty: means
     late: Values = field(default_factory=dict)  # empty: replies that come after their round are lost
+    secret: Values = field(default_factory=dict)  # empty: the server sees each client's update
 
     @property
     def work(self) -> LocalTraining:
@@ -181,6 +182,8 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     )
     if config.late.get("share"):
         raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
+    if config.secret.get("dropout"):
+        raise ConfigError(f"{sections.place('secret.dropout')}: real clients drop out by themselves; leave it out")
     every = [config.method, *config.against]
     known = registry.methods()
     sections.construct(

@@ -143,7 +143,7 @@ def check_arrays(
 
 def _checked(task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]) -> np.ndarray:
     value, shape = np.asarray(value), (*(() if rows is None else (rows,)), *array.shape(sizes))
-    kinds = {"f": "f", "i": "iu", "b": "b"}[np.dtype(array.dtype).kind]
+    kinds = {"f": "f", "i": "iu", "u": "u", "b": "b"}[np.dtype(array.dtype).kind]
     if value.dtype.kind not in kinds or value.shape != shape:
         raise TaskError(
             f"task {task.name}: expected {name} of shape {list(shape)} and type {np.dtype(array.dtype)}, got "

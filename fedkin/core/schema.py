@@ -16,7 +16,7 @@ import numpy as np
 from fedkin.core.errors import TaskError
 
 MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
-_DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.bool_))
+_DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint32, np.bool_))
 WEIGHT, INDEX = "examples", "model_index"  # arrays of a reply by which means over the clients of a model are taken
 
 
@@ -55,7 +55,7 @@ class Array:
         """Refuse (TaskError) what no reply can hold, under the name of the array."""
         dtype = np.dtype(self.dtype)
         if dtype not in _DTYPES:
-            raise TaskError(f"{name}: dtype must be one of float32, float64, int64 and bool, got {dtype}")
+            raise TaskError(f"{name}: dtype must be one of float32, float64, int64, uint32 and bool, got {dtype}")
         if dtype.kind != "f" and (self.missing != self.missing or self.missing != dtype.type(self.missing)):
             raise TaskError(f"{name}: missing = {self.missing} is no {dtype}; give a value of this type")
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):

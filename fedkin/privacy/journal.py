@@ -9,7 +9,7 @@ from typing import Any
 
 from fedkin.core.storage import append_line, complete_lines, force_to_disk
 
-JOURNAL = "privacy.jsonl"
+JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
 
 
 @dataclass

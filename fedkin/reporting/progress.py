@@ -158,6 +158,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     lines += [_messages(s) for s in summaries if "messages_down" in s]
     lines += [f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}" for s in summaries if "privacy" in s]
     lines += [f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s))]
+    lines += [f"{method_title(s['method'])}: {secret_in_words(s['secret'])}" for s in summaries if "secret" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
     columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")
@@ -202,6 +203,15 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
     warning = f"; {statement['warning']}" if "warning" in statement else ""
     rounds = statement["rounds"]["released"]
     return f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']} ({rounds:,} released){warning}"
+
+
+def secret_in_words(statement: dict[str, Any]) -> str:
+    """What came of a run's secret sums."""
+    counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
+    words = [f"{statement['sums']:,} of {statement['answered']:,} updates"]
+    words += [f"{count:,} {name}" for name, count in counts.items() if count]
+    clear = f"; in the clear: {', '.join(statement['clear'])}" if statement["clear"] else ""
+    return f"secret sums: {', '.join(words)}{clear}"
 
 
 def _replies(summary: dict[str, Any]) -> str:

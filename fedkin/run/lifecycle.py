@@ -30,6 +30,7 @@ from fedkin.run.parts import Parts
 from fedkin.run.private_runs import check_private, closing_record, private_method
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
+from fedkin.run.secret_runs import secret_method, secret_record
 from fedkin.run.trust_graph import peer_columns
 from fedkin.tracking.tracker import Tracker, dispatching
 
@@ -170,6 +171,8 @@ class Experiment(Generic[W]):
         applied = options.applied(method)
         if self.options.privacy is not None:
             applied = private_method(applied, self.options.privacy, self.plan, self.worlds.clients, out)
+        if self.options.secret is not None:
+            applied = secret_method(applied, self.options.secret, out)
         earlier_records = partial(read_records, out) if out else tuple
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
             try:
@@ -188,7 +191,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            state.final |= closing_record(applied, self.plan, out)
+            state.final |= closing_record(applied, self.plan, out) | secret_record(applied)
             state.final |= attack_record(options.attack, state.state, clients, facts.true_clusters)
             finished = Run(
                 description,

@@ -1,5 +1,5 @@
 """What goes with any method: a server optimiser, a part of each client's own, privacy of clients, a robust rule, late
-replies, and clients that attack."""
+replies, secret sums, and clients that attack."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.personalized import MARKS, Personalized, with_personal
 from fedkin.methods.server_optimized import MOMENTS, ServerOptimized, with_moments
 from fedkin.methods.server_optimizers import ServerOptimizer
-from fedkin.privacy import private
+from fedkin.privacy import private, secret_sums
 from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.secret_settings import SecretSums
 from fedkin.robust import robust
 from fedkin.robust.attacked_world import Attacked
 from fedkin.robust.byzantine import Byzantine
@@ -41,6 +42,7 @@ class MethodOptions:
         robust: a rule in place of the mean.
         attack: clients that send other updates than they have computed.
         late: what replies that come after their round count for.
+        secret: that the server sees sums of updates only.
     """
 
     server_optimizer: ServerOptimizer | None = None
@@ -49,6 +51,7 @@ class MethodOptions:
     robust: RobustAggregation | None = None
     attack: Byzantine | None = None
     late: LateReplies | None = None
+    secret: SecretSums | None = None
 
     def refusal(self, method: Method, spec: ModelSpec) -> tuple[str, str] | None:
         """The option that does not go with a method and a model, and why; None where both do."""
@@ -60,6 +63,8 @@ class MethodOptions:
             return "robust", why
         if self.late is not None and (why := self._late_refusal(method)):
             return "late", why
+        if self.secret is not None and (why := self._secret_refusal(method)):
+            return "secret", why
         if self.attack is not None and requirements_of(method).peers:
             return "attack", f"{type(method).__name__} has no server; attacks between peers are not simulated"
         if self.personal is None:
@@ -94,6 +99,23 @@ class MethodOptions:
             return "a robust rule compares replies of one round; take one of the two"
         return late_replies.refusal(method)
 
+    def _secret_refusal(self, method: Method) -> str | None:
+        """Why secret sums do not go with a method or with another option; None where they do."""
+        assert self.secret is not None
+        if self.privacy is not None:
+            return "noise is added by a server that sees single updates, which secret sums hide; take one of the two"
+        if self.robust is not None:
+            return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
+        if self.late is not None:
+            return "a masked reply that comes late fits into no other round's sum; take one of the two"
+        if self.attack is not None:
+            return "a simulated attack changes single updates, which are masked; take one of the two"
+        if self.personal is not None and self.personal.head:
+            return (
+                "personal heads send sums of bodies, which have no masked form; take personal models (ditto), or none"
+            )
+        return secret_sums.refusal(method, self.secret)
+
     def named(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> MethodOptions:
         """The same, with attackers by their numbers: data that shift change none of them.
 
@@ -124,6 +146,7 @@ _EXPECTED = {
     "robust": (RobustAggregation, "a value, such as fk.RobustAggregation('median')"),
     "attack": (Byzantine, "a value, such as fk.Byzantine('alie', share=0.3)"),
     "late": (LateReplies, "a value, such as fk.LateReplies(max_age=2)"),
+    "secret": (SecretSums, "a value, such as fk.SecretSums(least=5)"),
 }
 
 

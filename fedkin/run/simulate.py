@@ -25,6 +25,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
 from fedkin.methods.server_optimizers import ServerOptimizer
 from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.secret_settings import SecretSums
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import RobustAggregation
 from fedkin.run.argument_checks import check_made
@@ -62,6 +63,7 @@ def simulate(
     robust: RobustAggregation | None = None,
     attack: Byzantine | None = None,
     late: LateReplies | None = None,
+    secret: SecretSums | None = None,
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -105,7 +107,8 @@ def simulate(
             attack.
         attack: clients that attack (``Byzantine(...)``), to see what that does.
         late: replies that come after their round (``LateReplies(...)``), and what they count for in the next ones.
-        seed: of all randomness but that of ``data`` and of privacy.
+        secret: whether the server learns sums over clients, and no update (``SecretSums(...)``); with real masks.
+        seed: of all randomness but that of ``data``, of privacy and of masks.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
         against: methods to run beside the main one.
@@ -147,7 +150,7 @@ def simulate(
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
-    options = checked_options(server_optimizer, personal, privacy, robust, attack, late)
+    options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
     compute = (devices, clients_per_batch, check_engine(engine), actors)

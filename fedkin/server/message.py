@@ -1,7 +1,8 @@
 """The messages between a server and its nodes: a header of plain values and named arrays, encoded by ``core.codec``.
 
-Models and updates are encoded as they are. Integers and booleans about clients (ids, model choices, counts) are packed
-first: differences of neighbours, compressed, so that a thousand consecutive ids take a few dozen bytes.
+Models, updates and masked vectors are encoded as they are. Integers and booleans about clients (ids, model choices,
+counts) are packed first: differences of neighbours, compressed, so that a thousand consecutive ids take a few dozen
+bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def one_line(text: object, limit: int = 300) -> str:
 
 def encode(message: RpcMessage) -> bytes:
     """A message as bytes. Raises ValueError for a header that JSON cannot hold (NaN)."""
-    floats = {name: array for name, array in message.arrays.items() if array.dtype.kind == "f"}
+    floats = {name: array for name, array in message.arrays.items() if _as_it_is(array)}
     others = {name: array for name, array in message.arrays.items() if name not in floats}
     packed = {f"{_PACKED}{name}": np.frombuffer(pack(array), np.uint8) for name, array in others.items()}
     return codec.encode(message.header, floats | packed)
@@ -98,7 +99,7 @@ def decode(data: bytes) -> RpcMessage:
     for name, array in arrays.items():
         if name.startswith(_PACKED):
             decoded[name.removeprefix(_PACKED)] = unpack(array.tobytes())
-        elif array.dtype.kind == "f":
+        elif _as_it_is(array):
             decoded[name] = array.copy()  # a node trains in place, and what was read is read-only
         else:
             raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
@@ -108,7 +109,7 @@ def decode(data: bytes) -> RpcMessage:
 def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
     """A message as named bytes: float arrays of more than ``whole`` bytes are parts of their own, which an engine may
     send apart. Raises ValueError as ``encode``."""
-    floats = {n: array for n, array in message.arrays.items() if array.dtype.kind == "f" and array.nbytes > whole}
+    floats = {n: array for n, array in message.arrays.items() if _as_it_is(array) and array.nbytes > whole}
     rest = RpcMessage(message.header, {name: a for name, a in message.arrays.items() if name not in floats})
     arrays = {name: Part(str(a.dtype), a.shape, encode(RpcMessage({}, {name: a}))) for name, a in floats.items()}
     return Parts(encode(rest), arrays)
@@ -120,6 +121,11 @@ def from_parts(parts: Parts) -> RpcMessage:
     for other in others:
         message.arrays.update(other.arrays)
     return message
+
+
+def _as_it_is(array: np.ndarray) -> bool:
+    """Whether an array is sent as it is: floats, and uint32, which are masked vectors: noise, that nothing shortens."""
+    return array.dtype.kind == "f" or array.dtype == np.uint32
 
 
 def pack(numbers: np.ndarray) -> bytes:

@@ -63,7 +63,7 @@ def test_whether_a_message_must_say_which_rows_hold_numbers(schema: Rows | Sums,
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.complex64, object, "U3"])
 def test_a_type_that_messages_do_not_have(dtype: object) -> None:
-    with pytest.raises(TaskError, match="mine: dtype must be one of float32, float64, int64 and bool, got"):
+    with pytest.raises(TaskError, match="mine: dtype must be one of float32, float64, int64, uint32 and bool, got"):
         Rows(mine=Array("", dtype))
 
 

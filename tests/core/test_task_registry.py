@@ -82,7 +82,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "float16": (
         lambda: Rows(mine=floats(dtype=np.float16)),
-        "mine: dtype must be one of float32, float64, int64 and bool, got",
+        "mine: dtype must be one of float32, float64, int64, uint32 and bool, got",
     ),
     "int8": (lambda: Rows(mine=Array("", np.int8, missing=0)), "mine: dtype must be one of"),
     "complex": (lambda: Rows(mine=Array("", np.complex64)), "mine: dtype must be one of"),

@@ -22,8 +22,8 @@ Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError F
 APFL PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
 FedkinError FlexCFL IFCA IFCAMig Incremental LateReplies Ledger LocalTraining Method MethodError MissingExtra ModelError
 ModelSpec
-Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SimulatedWorld State StorageError Stream SwapAll
-SwapPart Steps prequential_accuracy
+Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SecretSums
+SimulatedWorld State StorageError Stream SwapAll SwapPart Steps prequential_accuracy
 TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS

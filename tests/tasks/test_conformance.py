@@ -396,8 +396,11 @@ def kinds() -> list[type[Task]]:
 
 
 def test_every_task_of_fedkin_has_an_example() -> None:
+    """But those of secret sums: their replies are noise, each time another, and tested in tests/secret and tests/run
+    by the sums that come of them, and in tests/server by simulated and real clients that give the same."""
     examples = {type(EXAMPLES[name].make(given(name, model))) for name, model in PAIRS}
-    assert set(kinds()) - examples == set(), "give each a line in EXAMPLES"
+    masked = {kind for kind in kinds() if kind.name.startswith("secret_")}
+    assert set(kinds()) - masked - examples == set(), "give each a line in EXAMPLES"
     assert examples - set(kinds()) == set()
 
 

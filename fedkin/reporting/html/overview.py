@@ -13,7 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
-from fedkin.reporting.progress import privacy_in_words
+from fedkin.reporting.progress import privacy_in_words, secret_in_words
 from fedkin.run.migrations import migrants
 from fedkin.run.results import Run
 
@@ -34,6 +34,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
         ("Each client's own", lambda run: _options(run.config.get("personal") or {})),
         ("Privacy", lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""),
+        ("Secret sums", lambda run: secret_in_words(run.final["secret"]) if "secret" in run.final else ""),
         ("Late replies", lambda run: _options(run.config.get("late") or {})),
         ("Robust rule", lambda run: _options(run.config.get("robust") or {})),
         ("Attack", lambda run: _options(run.config.get("attack") or {})),

@@ -1,0 +1,49 @@
+"""Secret sums as a run has them: the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
+from fedkin.secret.client import LEAST
+
+
+@dataclass(frozen=True)
+class SecretSums:
+    """The server learns the sum of each cluster's updates, and no update: clients add masks that cancel in the sum.
+
+    Attributes:
+        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3.
+        neighbours: with how many others each client masks: all where there are no more.
+        limit: the largest size of a number of an update; a client clips larger ones, and the number of such clients is
+            reported.
+        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the same.
+        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all clusters, which is
+            as many times longer. Methods whose clients choose as they train (IFCA) need it.
+        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and reported.
+        dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
+    """
+
+    least: int = LEAST
+    neighbours: int = 20
+    limit: float = 8.0
+    examples_cap: int = 1000
+    hide_choice: bool = False
+    others: Literal["refuse", "clear"] = "refuse"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_positive_integer("neighbours", self.neighbours)
+        check_positive("limit", self.limit)
+        check_positive_integer("examples_cap", self.examples_cap)
+        check_choice("hide_choice", self.hide_choice, (True, False))
+        check_choice("others", self.others, ("refuse", "clear"))
+        check_not_negative("dropout", self.dropout)
+        if self.least < LEAST:
+            raise ConfigError(
+                f"secret.least = {self.least}: a sum of one is its update, and of two either's; {LEAST} or more"
+            )
+        if not self.dropout < 1:
+            raise ConfigError(f"secret.dropout = {self.dropout:g}: expected a share below 1")

@@ -1,0 +1,44 @@
+"""Secret sums in the life of a run: the method, and what a summary says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedkin.core.method import Method
+from fedkin.core.records import Record
+from fedkin.privacy.journal import SECRET_SUMS, Journal
+from fedkin.privacy.secret_settings import SecretSums
+from fedkin.privacy.secret_sums import Secret
+
+
+def secret_method(method: Method, settings: SecretSums, out: Path | None) -> Secret:
+    """The method of a run with secret sums.
+
+    Args:
+        method: that averages.
+        settings: of the sums.
+        out: the run's folder, where it has one.
+    """
+    return Secret(method, settings, Journal(out / SECRET_SUMS if out else None))
+
+
+def secret_record(method: Method) -> Record:
+    """What a summary says of secret sums, empty of a run without.
+
+    ``sums`` is how many there were, ``answered`` how many updates are in them, ``lost`` how many there should have been
+    besides; ``clipped`` and ``unusable`` count updates with numbers above the limit, and without finite ones; ``clear``
+    are tasks whose replies left clients in the clear.
+    """
+    if not isinstance(method, Secret):
+        return {}
+    every = [entry for entry in method.journal.entries if "sums" in entry]
+    rounds = {(entry["round"], entry["call"]): entry for entry in every}.values()  # one that was done again counts once
+    said = {name: sum(entry[name] for entry in rounds) for name in ("sums", "answered", "clipped", "unusable")}
+    lost = sum(len(entry["lost"]) for entry in rounds)
+    return {
+        "secret": {
+            **said,
+            "lost": lost,
+            "clear": [entry["clear"] for entry in method.journal.entries if "clear" in entry],
+        }
+    }

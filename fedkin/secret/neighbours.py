@@ -1,0 +1,35 @@
+"""Who masks with whom, and who holds whose shares: a graph of about 20 neighbours (Bell et al. 2020, SecAgg+).
+
+Shapes: n clients of a sum, G holders of each client's shares, itself among them.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+from jaxtyping import Int
+
+
+def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
+    """Each client and its neighbours, by position: all others, or those that are next to it on a ring in random order.
+
+    Neighbours are mutual. The order is of the operating system's randomness: nobody outside can choose neighbours.
+
+    Args:
+        clients: n.
+        neighbours: about how many; half of them on each side.
+    """
+    half = max(1, neighbours // 2)
+    if 2 * half >= clients - 1:
+        return np.tile(np.arange(clients), (clients, 1))
+    order = np.array(secrets.SystemRandom().sample(range(clients), clients))
+    ring = np.empty((clients, 2 * half + 1), np.int64)
+    ring[order] = order[(np.arange(clients)[:, None] + np.arange(-half, half + 1)) % clients]
+    return np.sort(ring, axis=1)
+
+
+def threshold(count: int) -> int:
+    """t, shares that give a secret: more than two thirds of the holders, so that a server that tells some of them that
+    a client is there, and others that it has gone, never gets enough of both."""
+    return 2 * count // 3 + 1

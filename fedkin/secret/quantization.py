@@ -1,0 +1,87 @@
+"""Vectors as integers, whose sums are exact: numbers modulo 2^32, where a negative one is 2^32 minus its size.
+
+    q = floor(x L / R + u),  |x| <= R,  u uniform on [0, 1):  unbiased;  L = 2^(b - 1) - 1,  n 2^b <= 2^32
+
+so that no sum of n clients can leave the range. A vector travels with a few integers behind it, in the same sum.
+Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, UInt32
+
+EXTRA = 4  # integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing
+_BLOCK = 2**16  # numbers that are rounded at once
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The integers of a sum.
+
+    Attributes:
+        clients: n, most clients of the sum.
+        limit: R, the largest size of a number; a client clips larger ones, and says so in the sum.
+        cap: examples by which a client weighs most; it weighs min(its examples, cap) / cap.
+    """
+
+    clients: int
+    limit: float
+    cap: int
+
+    @property
+    def bits(self) -> int:
+        """b."""
+        return 32 - max(1, int(self.clients - 1).bit_length())
+
+    @property
+    def scale(self) -> float:
+        """L / R."""
+        return (2 ** (self.bits - 1) - 1) / self.limit
+
+    def fits(self) -> bool:
+        """Whether the weights of all clients fit into one sum, too."""
+        return self.clients * self.cap < 2**31 and self.bits > 8
+
+    def quantized(
+        self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
+    ) -> UInt32[np.ndarray, "V"]:
+        """A client's weighted vector as integers, and those behind it; of one that is not finite only the last.
+
+        Args:
+            update: the client's.
+            examples: its training examples.
+            rng: of the rounding.
+        """
+        vector = np.zeros(len(update) + EXTRA, np.uint32)
+        if not np.isfinite(update).all():
+            vector[-1] = 1
+            return vector
+        weight = min(int(examples), self.cap)
+        factor = self.scale * weight / self.cap
+        for start in range(0, len(update), _BLOCK):
+            part = update[start : start + _BLOCK].astype(np.float64)
+            part = np.floor(np.clip(part, -self.limit, self.limit) * factor + rng.random(len(part)))
+            vector[start : start + len(part)] = part.astype(np.int64).astype(np.uint32)
+        vector[-EXTRA:] = weight, 1, bool(np.abs(update).max(initial=0) > self.limit), 0
+        return vector
+
+    def sums(self, total: UInt32[np.ndarray, "K V"]) -> Sums:
+        """What sums of such vectors say."""
+        signed = total.view(np.int32)
+        weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
+        mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
+        return Sums(mean, weight, clients, clipped, unusable)
+
+
+class Sums(NamedTuple):
+    """Sums over the clients of each model, as numbers."""
+
+    mean: Float[np.ndarray, "K p"]  # weighted by examples; zeros without clients
+    weight: np.ndarray  # [K], examples, each client's up to the cap
+    clients: np.ndarray  # [K], that have added a vector
+    clipped: np.ndarray  # [K], clients of which a number was larger than the limit
+    unusable: np.ndarray  # [K], clients whose vector was not finite

@@ -1,0 +1,122 @@
+"""The exchanges of a secret sum that carry keys and shares: the first, the second and the last of four.
+
+Between them clients train, and send masked vectors (``secret_training``). A client's refusal is an error, which on a
+real site is its reply. Shapes: n rows of a call, G holders of a client's shares, itself among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.core.client import Client
+from fedkin.core.client_memory import OwnMemory
+from fedkin.core.schema import Memory, Rows, integers
+from fedkin.core.task import Task, each, setting
+from fedkin.secret import client as protocol
+from fedkin.secret.client import ANNOUNCED, SEALED, SESSION, Group, Session
+from fedkin.security.secret_keys import SEED
+
+SESSION_MEMORY = {"secret_session": Memory(str(SESSION), np.int16)}
+_BYTES: dict[str, Any] = {"high": 255, "counted": False}
+
+
+def context(sum_id: str, group: int) -> bytes:
+    """What all keys of a group's sum are derived with."""
+    return f"{sum_id} group {group}".encode()
+
+
+def kept_session(memory: OwnMemory) -> Session:
+    """What a client keeps of its last sum."""
+    return Session.of(memory.get("secret_session"))
+
+
+@dataclass(frozen=True)
+class SecretKeys(Task):
+    """New keys of each client.
+
+    Attributes:
+        sum_id: of this sum and no other, with the round.
+        group: number of each client's group.
+    """
+
+    sum_id: str = setting()
+    group: Int[np.ndarray, "n"] = each()
+
+    up = Rows(announced=integers(str(ANNOUNCED), **_BYTES))
+    memory = SESSION_MEMORY
+    can_be_lost = False  # a simulated client fails in the training
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        session, announced = protocol.begin(context(self.sum_id, int(self.group[0])))
+        client.memory["secret_session"] = session.array()
+        return {"announced": announced.astype(np.int64)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holders:
+    """Fields of tasks that are about the holders of a client's shares.
+
+    Attributes:
+        sum_id, group: as of ``SecretKeys``.
+        holders: their numbers; -1 behind them.
+        announced: what each has announced, bytes.
+    """
+
+    sum_id: str = setting()
+    group: Int[np.ndarray, "n"] = each()
+    holders: Int[np.ndarray, "n G"] = each()
+    announced: Int[np.ndarray, "n G _"] = each()
+
+    def group_of(self, client: int, row: int = 0) -> Group:
+        """A row's group, as its client is told."""
+        about = context(self.sum_id, int(self.group[row]))
+        return Group(about, client, self.holders[row], self.announced[row].astype(np.uint8))
+
+
+@dataclass(frozen=True)
+class SecretShares(Holders, Task):
+    """Shares of each client's secrets, sealed for their holders."""
+
+    up = Rows(sealed=integers(f"G {SEALED}", **_BYTES))
+    memory = SESSION_MEMORY
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        session, sealed = protocol.share(kept_session(client.memory), self.group_of(client.id))
+        client.memory["secret_session"] = session.array()
+        return {"sealed": sealed.astype(np.int64)}
+
+    def sizes(self) -> dict[str, int]:
+        return {"G": self.holders.shape[1]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretReveal(Holders, Task):
+    """One share of each neighbour of each client, about whom one is wanted.
+
+    Attributes:
+        partners: holders with whom it has masked.
+        sealed: what each has sealed for it, bytes.
+        wanted: 0 nothing; 1 of the seed of a client whose vector is in the sum; 2 of the key of one that has gone.
+    """
+
+    partners: Bool[np.ndarray, "n G"] = each()
+    sealed: Int[np.ndarray, "n G _"] = each()
+    wanted: Int[np.ndarray, "n G"] = each()
+
+    up = Rows(shares=integers(f"G {SEED}", **_BYTES))
+    memory = SESSION_MEMORY
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        group, sealed = self.group_of(client.id), self.sealed[0].astype(np.uint8)
+        session, shares = protocol.reveal(kept_session(client.memory), group, self.partners[0], sealed, self.wanted[0])
+        client.memory["secret_session"] = session.array()
+        return {"shares": shares.astype(np.int64)}
+
+    def sizes(self) -> dict[str, int]:
+        return {"G": self.holders.shape[1]}

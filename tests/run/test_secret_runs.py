@@ -1,0 +1,260 @@
+"""Whole runs with secret sums: the numbers of a plain run, what is lost, what is refused, and what is written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.config.run import load
+from fedkin.core.errors import ConfigError, TaskError
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.models import mclr
+from fedkin.privacy.journal import Journal
+from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
+from fedkin.run.secret_runs import secret_record
+from fedkin.run.simulate import execute
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.secret_training import masked_form
+from fedkin.tasks.train import Train, train
+from tests.simulation.small_federation import federation
+
+SIZES = (3, 5, 8, 13, 4, 6, 9, 2, 7, 10, 12, 5)
+DATA = federation(sizes=SIZES, test_sizes=(2,) * len(SIZES))
+N = len(SIZES)
+EVERYONE, PAIR = np.arange(N), np.arange(N) % 2
+ROUND = Stream(0, 1)
+PLAIN = fk.SecretSums(examples_cap=20)
+
+
+def simulated(data: Any = DATA) -> fk.SimulatedWorld:
+    return fk.SimulatedWorld(data, mclr(data), fk.SGD(lr=0.1))
+
+
+def models_of(world: Any, count: int = 2) -> np.ndarray:
+    return np.stack([world.initial(Stream(0, 0, f"model{k}")) for k in range(count)])
+
+
+def simulate(method: Any = None, secret: Any = PLAIN, rounds: int = 3, **options: Any) -> fk.Run:
+    settings = {"rounds": rounds, "cohort": 8, "local": fk.SGD(lr=0.1), **options}
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), secret=secret, **settings)
+
+
+@dataclass
+class Losing:
+    """Which clients are lost in which exchange."""
+
+    lost: dict[str, tuple[int, ...]]
+
+    def of(self, world: Any) -> WorldProxy:
+        """The world with those losses."""
+        lost = self.lost
+
+        class LossyWorld(WorldProxy):
+            def run(self, task: Task, clients: np.ndarray, stream: Stream | None = None) -> Reply:
+                there = ~np.isin(clients, lost.get(task.name, ()))
+                reply = super().run(task.select(np.flatnonzero(there)), clients[there], stream)
+                arrays = {}
+                for name, array in reply.arrays.items():
+                    arrays[name] = np.zeros((len(clients), *array.shape[1:]), array.dtype)
+                    arrays[name][there] = array
+                return Reply(arrays, there, np.zeros(len(clients), bool))
+
+        return LossyWorld(world)
+
+
+@pytest.mark.parametrize("secret", [PLAIN, replace(PLAIN, hide_choice=True)])
+def test_means_are_those_of_the_plain_world(secret: fk.SecretSums) -> None:
+    world, stream = simulated(), Stream(0, 1, "train")
+    models = models_of(world)
+    expected = train(world, models, EVERYONE, PAIR, reduce=True, stream=stream)
+    got = train(SecretWorld(world, secret, Journal(), ROUND), models, EVERYONE, PAIR, reduce=True, stream=stream)
+    np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
+    assert np.abs(expected.update).max() > 0.01 and got.arrived.all()
+    np.testing.assert_array_equal(got.weight, expected.weight)
+    assert not got.loss.any() and (got.examples == 1).all()  # nothing of a single client
+
+
+def test_a_choice_that_is_hidden_is_that_of_the_plain_world() -> None:
+    world, stream = simulated(), Stream(0, 1, "train")
+    models = models_of(world, 2)
+    expected = train(world, models, EVERYONE, None, reduce=True, stream=stream)
+    own = SecretWorld(world, replace(PLAIN, hide_choice=True), Journal(), ROUND)
+    got = train(own, models, EVERYONE, None, reduce=True, stream=stream)
+    enough = np.bincount(expected.model_index, minlength=2) >= 3
+    np.testing.assert_allclose(got.update[enough], expected.update[enough], atol=1e-6)
+    assert enough.any() and not got.update[~enough].any()
+    assert (got.model_index == -1).all()  # which the server does not know
+
+
+LOSSES = {
+    "secret_keys": (0,),
+    "secret_shares": (1,),
+    "secret_train": (2,),
+    "secret_reveal": (3,),
+}
+
+
+@pytest.mark.parametrize("lost", [*({name: who} for name, who in LOSSES.items()), LOSSES])
+def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(lost: dict[str, tuple[int, ...]]) -> None:
+    world, stream = simulated(), Stream(0, 1, "train")
+    models, index = models_of(world, 1), np.zeros(N, np.int64)
+    answered = np.setdiff1d(EVERYONE, [c for name, who in lost.items() if name != "secret_reveal" for c in who])
+    expected = train(world, models, answered, index[answered], reduce=True, stream=stream)
+    journal = Journal()
+    own = SecretWorld(Losing(lost).of(world), PLAIN, journal, ROUND)
+    got = train(own, models, EVERYONE, index, reduce=True, stream=stream)
+    np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
+    np.testing.assert_array_equal(np.flatnonzero(got.arrived), answered)
+    assert journal.entries[-1]["answered"] == len(answered) and not journal.entries[-1]["lost"]
+
+
+def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() -> None:
+    world, stream = simulated(), Stream(0, 1, "train")
+    models, index = models_of(world), (EVERYONE < 2).astype(np.int64)
+    journal = Journal()
+    got = train(SecretWorld(world, PLAIN, journal, ROUND), models, EVERYONE, index, reduce=True, stream=stream)
+    assert got.update[0].any() and not got.update[1].any() and got.weight is not None and not got.weight[1]
+    assert got.arrived.tolist() == [False, False] + [True] * (N - 2)
+    assert "2 clients have announced keys" in journal.entries[-1]["lost"]["1"]
+    strict = SecretWorld(world, fk.SecretSums(least=N), journal, ROUND)
+    got = train(strict, models, EVERYONE, 0 * index, reduce=True, stream=stream)
+    assert got.arrived.all()
+    lossy = SecretWorld(Losing({"secret_train": (0,)}).of(world), fk.SecretSums(least=N), journal, ROUND)
+    got = train(lossy, models, EVERYONE, 0 * index, reduce=True, stream=stream)
+    assert not got.arrived.any() and not got.update.any()
+    assert journal.entries[-1]["lost"] == {"0": f"{N - 1} clients have answered, and {N} are needed"}
+
+
+def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, stream = simulated(), Stream(0, 1, "train")
+    models = models_of(world)
+    updates = []
+    for memory in (2**28, 400):
+        monkeypatch.setattr("fedkin.privacy.secret_call.UPDATE_MEMORY", memory)
+        monkeypatch.setattr(fk.SimulatedWorld, "update_memory", 0)
+        own = SecretWorld(world, PLAIN, Journal(), ROUND)
+        updates.append(train(own, models, EVERYONE, PAIR, reduce=True, stream=stream).update)
+    np.testing.assert_array_equal(*updates)
+
+
+@pytest.mark.parametrize("method", [fk.FedAvg(), fk.FedProx(mu=0.1), fk.Ditto(), fk.APFL(), fk.PFedMe(strength=5.0)])
+def test_runs_have_the_numbers_of_plain_runs_and_repeat(method: Any) -> None:
+    plain, secret, again = simulate(method, None), simulate(method), simulate(method)
+    np.testing.assert_allclose(secret.models, plain.models, atol=1e-5)
+    np.testing.assert_array_equal(secret.models, again.models)  # though all masks are others
+    said = secret.summary()["secret"]
+    assert said == {"sums": 3, "answered": 24, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+
+
+def test_clients_that_a_simulation_loses(tmp_path: Path) -> None:
+    run = simulate(secret=fk.SecretSums(dropout=0.05), rounds=6, out=tmp_path / "run")
+    said = run.summary()["secret"]
+    assert said["answered"] < 6 * 8 and said["sums"] + said["lost"] == 6
+    lines = [json.loads(line) for line in (tmp_path / "run" / "secret.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> None:
+    config = load(None, "run.rounds=2 run.cohort=8 data.clients=10 method.name=fedavg secret.name=sums".split())
+    assert execute(config, out=None).summary()["secret"]["answered"] == 16
+    journal = Journal()
+    for round, answered in ((1, 8), (2, 7), (2, 6)):  # of a process that was killed before its checkpoint
+        counts = {"sums": 1, "asked": 8, "answered": answered, "clipped": 0, "unusable": 1}
+        journal.add(round=round, call=1, lost={}, **counts)
+    said = secret_record(Secret(fk.FedAvg(), PLAIN, journal))["secret"]
+    assert (said["sums"], said["answered"], said["unusable"]) == (2, 14, 2)
+
+
+def test_numbers_above_the_limit_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    run = simulate(secret=fk.SecretSums(limit=1e-3))
+    assert run.summary()["secret"]["clipped"] > 0
+    assert "have clipped numbers above secret.limit" in caplog.text
+
+
+def test_what_is_no_sum_is_refused_or_reported() -> None:
+    world = simulated()
+    work = Losses(models_of(world))
+    with pytest.raises(TaskError, match="the task losses sends what is no sum"):
+        SecretWorld(world, PLAIN, Journal(), ROUND).run(work, EVERYONE, Stream(0))
+    journal = Journal()
+    open_world = SecretWorld(world, fk.SecretSums(others="clear"), journal, ROUND)
+    assert open_world.run(work, EVERYONE, Stream(0)).arrived.all()
+    assert journal.entries == [{"round": 1, "clear": "losses"}]
+    run = simulate(fk.FlexCFL(clusters=2, alpha=2), fk.SecretSums(others="clear"))
+    assert run.summary()["secret"]["clear"][0] == "train" and run.summary()["secret"]["sums"]
+
+
+def test_what_has_no_masked_form_or_too_many_rows_is_refused() -> None:
+    world, twice = simulated(), np.zeros(2, np.int64)
+    own, models = SecretWorld(world, PLAIN, Journal(), ROUND), models_of(world)
+    with pytest.raises(TaskError, match="may add one vector only"):
+        train(own, models, twice, twice, reduce=True, stream=Stream(0))
+    with pytest.raises(TaskError, match="hide_choice=true"):
+        train(own, models, EVERYONE, None, reduce=True, stream=Stream(0))
+    with pytest.raises(TaskError, match="no masked form of the task losses"):
+        masked_form(Losses(models))
+    with pytest.raises(TaskError, match="do not fit into 32 bits"):
+        large = SecretWorld(world, fk.SecretSums(examples_cap=2**30), Journal(), ROUND)
+        train(large, models, EVERYONE, PAIR, reduce=True, stream=Stream(0))
+    assert masked_form(Train(models, fk.SGD(), PAIR, reduce=True), **_fields()).single() is None
+
+
+def _fields() -> dict[str, Any]:
+    none = np.zeros((N, 0), np.int64)
+    about = {"sum_id": "x", "group": PAIR, "holders": none, "announced": np.zeros((N, 0, 96), np.int64)}
+    return {**about, "partners": none.astype(bool), "members": 1, "limit": 1.0, "cap": 1, "hide_choice": False}
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (fk.SattlerCFL(), "SattlerCFL needs single updates"),
+        (fk.FlexCFL(clusters=2), "FlexCFL needs single updates"),
+        (fk.IFCA(clusters=2), "IFCA needs single updates because of its option"),
+        (fk.SCAFFOLD(), "SCAFFOLD needs control variates of each client"),
+        (fk.Gossip(), "Gossip has no server"),
+    ],
+)
+def test_methods_that_need_more_are_refused_by_name(method: Any, words: str) -> None:
+    with pytest.raises((ConfigError, fk.MethodError, fk.ModelError), match=words):
+        simulate(method)
+
+
+def test_detectors_are_refused() -> None:
+    assert "several models of a client in one round" in str(refusal(fk.Athena(), PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"robust": fk.RobustAggregation()}, "a robust rule needs single updates"),
+        ({"late": fk.LateReplies(max_age=2, share=0.1)}, "fits into no other round"),
+        ({"attack": fk.Byzantine("sign_flip", share=0.3)}, "changes single updates"),
+        ({"personal": fk.PersonalHead()}, "no masked form"),
+    ],
+)
+def test_options_that_need_single_updates_are_refused(option: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        simulate(**option)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"least": 2}, "of two either's"),
+        ({"dropout": 1.0}, "below 1"),
+        ({"limit": -1.0}, "limit"),
+    ],
+)
+def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises((ConfigError, fk.MethodError), match=words):
+        fk.SecretSums(**settings)
