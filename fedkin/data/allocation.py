@@ -1,4 +1,4 @@
-"""Where the samples of a generated data set are put: in memory, or straight into the files of packed data."""
+"""Where the samples of a data set are put: in memory, or straight into the files of packed data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, Shaped
 
 from fedkin.data.machine_memory import check_memory
 
@@ -39,6 +39,25 @@ def sample_arrays(
     return new_file(folder / "x.npy", (samples, *features), np.float32), new_file(
         folder / "y.npy", (samples,), np.int64
     )
+
+
+def feature_array(place: Path | str, shape: tuple[int, ...], dtype: Any) -> Shaped[np.ndarray, "M ..."]:
+    """An array for the features of samples that come from elsewhere, to be written to a block at a time.
+
+    Args:
+        place: where they come from, for the message.
+        shape: M, and that of a sample.
+        dtype: of their numbers.
+
+    Raises ConfigError where the machine has too little memory for them.
+    """
+    folder = _folder.get()
+    if folder is not None:
+        return new_file(folder / "x.npy", shape, dtype)
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    cure = "take a part of them, or let them be written to files (fedkin data make ... --out FOLDER, fk.data.pack)"
+    check_memory({f"{shape[0]:,} samples of {place}": size}, cure)
+    return np.empty(shape, dtype)
 
 
 @contextmanager

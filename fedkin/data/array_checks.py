@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Shaped
 
 _BLOCK_BYTES = 2**24  # of samples that are checked at a time
 
 
+def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
+    """Slices of some rows each, of bounded size.
+
+    Args:
+        rows: how many there are.
+        row_bytes: that one takes.
+    """
+    step = max(1, _BLOCK_BYTES // max(1, row_bytes))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
 def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
     """The first sample with NaN or an infinite feature, looked for in blocks: a mask of all takes a quarter of x."""
-    block = max(1, _BLOCK_BYTES // max(1, x[:1].nbytes))
-    for start in range(0, len(x), block):
-        part = x[start : start + block]
+    for rows in row_blocks(len(x), x[:1].nbytes):
+        part = x[rows]
         if not np.isfinite(part).all():
-            return start + int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
+            return rows.start + int(np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))[0])
     return None
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Int, Shaped, UInt8
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.machine_memory import check_memory
+from fedkin.data.mapped_npz import map_member
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
@@ -25,9 +26,15 @@ DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFil
 
 
 @contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn any error of a reader into one DataError that names the file. ConfigError: it does not fit into memory."""
-    if path.is_file():  # arrays of text or of unpacked bytes are larger: this is the least
+def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
+    """Turn any error of a reader into one DataError that names the file.
+
+    Args:
+        path: the file.
+        kind: what it should be.
+        whole: whether it is read into memory: then ConfigError where it does not fit.
+    """
+    if whole and path.is_file():  # arrays of text or of unpacked bytes are larger: this is the least
         check_memory({f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more")
     try:
         yield
@@ -100,21 +107,47 @@ def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarr
     return np.ascontiguousarray(images), check_labels(records[:, 0], 10, path)
 
 
-def read_npz(path: Path, needed: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """All arrays of an npz file. Object arrays, which only pickle can read, are refused."""
+def read_npz(path: Path, needed: tuple[str, ...] = (), mapped: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """All arrays of an npz file. Object arrays, which only pickle can read, are refused.
+
+    Args:
+        path: the file.
+        needed: names that must be among them.
+        mapped: names of arrays that are mapped, not read, where the file has them uncompressed (``np.savez``).
+    """
     path = Path(path)
-    with reading(path, "an npz file without object arrays"):
+    with reading(path, "an npz file without object arrays", whole=not mapped):
         with path.open("rb") as raw:  # np.load leaves a file that it opens itself open where it fails
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise DataError(f"{path}: expected an npz file (several named arrays), got a single array")
             with file:
-                unpacked = sum(part.file_size for part in file.zip.infolist()) if file.zip else 0
+                parts = {part.filename: part for part in file.zip.infolist()} if file.zip else {}
+                stored = {name: parts[f"{name}.npy"] for name in mapped if f"{name}.npy" in parts}
+                arrays = {name: map_member(path, part) for name, part in stored.items() if not part.compress_type}
+                unpacked = sum(
+                    part.file_size for name, part in parts.items() if name.removesuffix(".npy") not in arrays
+                )
                 check_memory({f"the arrays of {path}": unpacked}, "take a part of them, or a machine with more")
-                arrays = {name: file[name] for name in file.files}
+                arrays |= {name: file[name] for name in file.files if name not in arrays}
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise DataError(f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among {sorted(arrays)}")
+    return arrays
+
+
+def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """The arrays of the npy files in a folder, by name. Object arrays are refused.
+
+    Args:
+        path: the folder.
+        mapped: names of arrays that are mapped, not read.
+    """
+    arrays = {}
+    for file in sorted(path.glob("*.npy")):
+        is_mapped = file.stem in mapped
+        with reading(file, "an npy file without objects", whole=not is_mapped):
+            arrays[file.stem] = np.load(file, mmap_mode="r" if is_mapped else None, allow_pickle=False)
     return arrays
 
 

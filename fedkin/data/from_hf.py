@@ -14,6 +14,8 @@ from fedkin.data.from_arrays import own_columns
 from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
 
+_FIRST_ROWS = 1024  # that show what a column has
+
 
 @checked
 def from_hf(
@@ -84,8 +86,7 @@ def from_hf(
     if isinstance(by, str):
         owners = _column(dataset, by)
     known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
-    x = _features(dataset, columns, name)
-    numbers = x.shape[1:] == (len(columns),) and _column(dataset, columns[0]).ndim == 1  # a column for each feature
+    x = HFFeatures(dataset, columns, name)
     samples = OwnSamples(
         name,
         name,
@@ -94,7 +95,7 @@ def from_hf(
         owners,
         split,
         None if known is None else tuple(known),
-        tuple(columns) if numbers else None,
+        tuple(columns) if x.plain else None,
         classes,
         integers,
         own_columns(label, by if isinstance(by, str) else None),
@@ -150,37 +151,69 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
     return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), sizes)
 
 
-def _column(dataset: Any, column: str) -> Shaped[np.ndarray, "M ..."]:
-    return dataset.select_columns([column]).with_format("numpy")[:][column]
+def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.ndarray, "M ..."]:
+    return dataset.select_columns([column]).with_format("numpy")[rows][column]
 
 
-def _features(dataset: Any, columns: list[str], name: str) -> Shaped[np.ndarray, "M ..."]:
-    """The feature columns as one array."""
-    if not columns:
-        raise DataError(f"{name}: expected a column of features besides the label, got none")
-    arrays = [_numbers(_column(dataset, column), f"{name}: column {column}") for column in columns]
-    if len(arrays) == 1:
-        return arrays[0] if arrays[0].ndim > 1 else arrays[0][:, None]
-    for column, array in zip(columns, arrays, strict=True):
-        if array.ndim > 1:
+class HFFeatures:
+    """The feature columns of a data set as numbers [M ...], read a block of rows at a time from its own files.
+
+    Args:
+        dataset: the data set.
+        columns: one of arrays, or some of numbers.
+        name: begins errors.
+
+    Raises:
+        DataError: no column, and what is no numbers or of different shapes.
+    """
+
+    def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
+        if not columns:
+            raise DataError(f"{name}: expected a column of features besides the label, got none")
+        self._dataset, self._columns, self._name = dataset, columns, name
+        first = slice(0, _FIRST_ROWS)
+        self.plain = _column(dataset, columns[0], slice(0, 1)).ndim == 1  # a column for each feature
+        self._sample_shape: tuple[int, ...] | None = None
+        block = self[first]
+        self._sample_shape, self.dtype = block.shape[1:], block.dtype
+        self.shape = (len(dataset), *block.shape[1:])
+
+    def __getitem__(self, rows: slice) -> Shaped[np.ndarray, "b ..."]:
+        name, start = self._name, rows.start or 0
+        arrays = [_numbers(_column(self._dataset, c, rows), f"{name}: column {c}", start) for c in self._columns]
+        for column, array in zip(self._columns, arrays, strict=True):
+            if len(arrays) > 1 and array.ndim > 1:
+                raise DataError(
+                    f"{name}: expected one column of arrays, or several of numbers; {column} has shape "
+                    f"{array.shape[1:]} beside {len(arrays) - 1} others; name it alone with features="
+                )
+        block = np.stack([a.astype(np.float64) for a in arrays], axis=1) if len(arrays) > 1 else arrays[0]
+        block = block if block.ndim > 1 else block[:, None]
+        if self._sample_shape not in (None, block.shape[1:]):
             raise DataError(
-                f"{name}: expected one column of arrays, or several of numbers; {column} has shape {array.shape[1:]} "
-                f"beside {len(columns) - 1} others; name it alone with features="
+                f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row 0 "
+                f"{self._sample_shape}; resize or pad them to one shape, or name other columns with features="
             )
-    return np.stack([array.astype(np.float64) for array in arrays], axis=1)
+        return block
 
 
-def _numbers(values: Shaped[np.ndarray, "M ..."], place: str) -> Shaped[np.ndarray, "M ..."]:
-    """Refuse (DataError) values that are missing, of different shapes, or no numbers."""
+def _numbers(values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0) -> Shaped[np.ndarray, "M ..."]:
+    """Refuse (DataError) values that are missing, of different shapes, or no numbers.
+
+    Args:
+        values: of consecutive rows.
+        place: begins errors.
+        start: the first row.
+    """
     if values.dtype.kind == "O":
         rows = [i for i, value in enumerate(values) if value is None or (np.ndim(value) == 0 and value != value)]
         if rows:
-            raise DataError(f"{place}, row {rows[0]} is missing ({len(rows)} such rows); drop these rows")
+            raise DataError(f"{place}, row {start + rows[0]} is missing ({len(rows)} such rows); drop these rows")
         shapes = [np.shape(value) for value in values]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
         raise DataError(
-            f"{place}: row {odd} has shape {shapes[odd]}, row 0 {shapes[0]}; resize or pad them to one shape, or name "
-            "other columns with features="
+            f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize or pad them to one "
+            "shape, or name other columns with features="
         )
     if values.dtype.kind not in "iufb":
         raise DataError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.data.allocation import feature_array
+from fedkin.data.array_checks import row_blocks
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.files import check_finite
 from fedkin.data.labels import Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
@@ -23,13 +24,30 @@ SPLITS = ("train", "test", "validation")
 COUNT = "num_clients"  # what from_arrays and the like call the number of clients of a partition
 
 
+@runtime_checkable
+class Features(Protocol):
+    """Numbers [M ...]: an array, or something larger than memory that gives an array for a slice of its rows."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """M, and the shape of a sample."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Their type."""
+        ...
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
 @dataclass(frozen=True)
 class OwnSamples:
     """Samples before they are divided over clients. ``place`` begins errors, ``title`` is the name of the data set."""
 
     place: Path | str
     title: str
-    x: Shaped[np.ndarray, "..."]  # [M ...], numbers
+    x: Features  # [M ...]
     labels: Any  # [M], of any type
     owners: Shaped[np.ndarray, "..."] | None = None  # [M], the client of each sample; None: a partition divides them
     split: Shaped[np.ndarray, "..."] | None = None  # [M], train, test or validation, where the source says so
@@ -97,8 +115,8 @@ class OwnSamples:
 
     def _check_lengths(self) -> None:
         for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
-            if entries is not None and np.shape(entries)[:1] != (len(self.x),):
-                raise DataError(f"{self.place}: x has {len(self.x)} samples, {name} has shape {np.shape(entries)}")
+            if entries is not None and np.shape(entries)[:1] != (self.x.shape[0],):
+                raise DataError(f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {np.shape(entries)}")
         if self.owners is not None:
             check_owners(self.owners, self.place)
 
@@ -147,10 +165,8 @@ def test_share(test: Any) -> float:
     return round(1 - float(test), 12)  # 1 - 0.9 is 0.09999999999999998
 
 
-def clean_features(
-    x: Shaped[np.ndarray, "..."], place: Path | str, integers: bool = False
-) -> Shaped[np.ndarray, "M ..."]:
-    """Features as float32; pixels (uint8) scaled to 0 .. 1.
+def clean_features(x: Features, place: Path | str, integers: bool = False) -> Shaped[np.ndarray, "M ..."]:
+    """Features as float32, in an array of their own; pixels (uint8) scaled to 0 .. 1. They are read a block at a time.
 
     Args:
         x: numbers [M, ...].
@@ -159,21 +175,33 @@ def clean_features(
 
     Raises:
         DataError: no numbers, none at all, not finite, or too large for float32.
+        ConfigError: they do not fit into memory.
     """
-    if x.ndim < 2 or x.dtype.kind not in "biuf" or not x.size:
-        hint = "; one feature is x[:, None]" if x.ndim == 1 and x.dtype.kind in "iuf" and x.size else ""
+    kind, size, axes = x.dtype.kind, int(np.prod(x.shape)), len(x.shape)
+    if axes < 2 or kind not in "biuf" or not size:
+        hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
         raise DataError(f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}")
-    if integers:
-        if x.dtype.kind == "f":
-            raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+    if integers and kind == "f":
+        raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+    if integers and isinstance(x, np.ndarray):
         return x
-    if x.dtype == np.uint8:
-        return x.astype(np.float32) / np.float32(255)
-    check_finite(x, place)
-    with np.errstate(over="ignore"):
-        small = x.astype(np.float32)
-    check_finite(small, place, "a number too large for float32, over 3.4e38; scale the features")
-    return small
+    clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
+    finite = {"NaN or infinity": [], "a number too large for float32, over 3.4e38; scale the features": []}
+    for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
+        block = np.asarray(x[rows])
+        if integers or block.dtype == np.uint8:
+            clean[rows] = block if integers else block.astype(np.float32) / np.float32(255)
+            continue
+        with np.errstate(over="ignore"):
+            clean[rows] = block
+        for what, numbers in zip(finite, (block, clean[rows]), strict=True):
+            if not np.isfinite(numbers).all():
+                bad = ~np.isfinite(numbers.reshape(len(numbers), -1)).all(axis=1)
+                finite[what].extend((rows.start + np.flatnonzero(bad)).tolist())
+    for what, wrong in finite.items():
+        if wrong:
+            raise DataError(f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} such rows)")
+    return clean
 
 
 def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id") -> None:

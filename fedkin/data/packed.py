@@ -62,8 +62,7 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
             raise ConfigError(f"{folder} is there already, with other files; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         if callable(data):
-            with samples_made_in(folder):
-                data = data()
+            data = _made_in(folder, data)
         if type(data) is not FederatedData:
             raise ConfigError(f"only the samples of a FederatedData can be packed, got {type(data).__name__}")
         for name, array in _arrays(data).items():
@@ -73,6 +72,17 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
     about = {"layout": LAYOUT, **plain, "splits": data.splits, "digest": data_digest(data), "files": files}
     write_atomic(folder / DESCRIPTION, json.dumps(about, indent=1) + "\n")
     return open_packed(folder)
+
+
+def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
+    """Data whose samples are written to the folder as they are made; none is left where making them fails."""
+    try:
+        with samples_made_in(folder):
+            return make()
+    except BaseException:
+        for path in folder.glob("*.npy"):
+            path.unlink()
+        raise
 
 
 def open_packed(folder: str | Path) -> FederatedData:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fedkin.core.errors import DataError
 
@@ -24,12 +28,35 @@ class PackedFiles:
 
     def check(self) -> None:
         """Refuse (DataError) files that have changed or are gone: a run would go on with other samples."""
-        for name, state in self.states.items():
-            if state != file_state(self.folder / name):
-                raise DataError(
-                    f"{self.folder / name} has changed, or is gone, since these data were opened: pack them anew, and "
-                    "start the run again"
-                )
+        check_files({self.folder / name: state for name, state in self.states.items()}, "pack them anew, and start")
+
+
+def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, int]]:
+    """The files that arrays are mapped from, with bytes and time of the last change.
+
+    Args:
+        arrays: any; None and those in memory have no file.
+    """
+    files: dict[Path, tuple[int, int]] = {}
+    for array in arrays:
+        base: Any = array
+        while base is not None:
+            if isinstance(base, np.memmap) and base.filename and (state := file_state(Path(base.filename))):
+                files[Path(base.filename)] = state
+            base = getattr(base, "base", None)
+    return files
+
+
+def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> None:
+    """Refuse (DataError) files that have changed or are gone since they were opened.
+
+    Args:
+        states: bytes and time of the last change, by file.
+        cure: what to do, before "the run again".
+    """
+    for path, state in states.items():
+        if state != file_state(path):
+            raise DataError(f"{path} has changed, or is gone, since these data were opened: {cure} the run again")
 
 
 def file_state(path: Path) -> tuple[int, int] | None:

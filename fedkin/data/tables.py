@@ -39,7 +39,23 @@ def table_samples(table: Table, columns: Columns, place: Path | str, title: str,
         DataError: a column that is not there, or that cannot be used, and a missing value; column and row are named.
     """
     check_table(table, place)
-    named = [name for name in (columns.label, columns.client, columns.split) if name is not None]
+    features = feature_columns(table, columns, place)
+    return with_features(table, columns, features, numbers(table, features, place), place, title, **more)
+
+
+def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[Any]:
+    """The columns of the features, in order.
+
+    Args:
+        table: a DataFrame with all columns, with rows or without.
+        columns: which column is what.
+        place: file or name to begin errors with.
+
+    Raises:
+        DataError: a column that is not there.
+        ConfigError: one that is two things.
+    """
+    named = _named(columns)
     check_columns(table, [*named, *(columns.features or ())], place)
     features = columns.features
     if features is None:
@@ -49,28 +65,47 @@ def table_samples(table: Table, columns: Columns, place: Path | str, title: str,
         raise ConfigError(f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as well")
     if len(set(named)) < len(named):
         raise ConfigError(f"{place}: label, client and split must be different columns, got {named}")
+    return list(features)
+
+
+def with_features(
+    table: Table, columns: Columns, features: list[Any], x: Any, place: Path | str, title: str, **more: Any
+) -> OwnSamples:
+    """Samples of a table's labels, clients and split, with features from it or from elsewhere.
+
+    Args:
+        table: with these columns.
+        columns: which column is what.
+        features: the columns of the features.
+        x: their numbers.
+        place, title, more: as of ``table_samples``.
+    """
     owners = None
     if columns.client is not None:
         owners = _plain(table[columns.client].to_numpy(), columns.client, place)
     split = None if columns.split is None else _text(table[columns.split].to_numpy())
     names = tuple(str(name) for name in features)
-    x = _numbers(table, list(features), place)
-    return OwnSamples(
-        place, title, x, table[columns.label], owners, split, feature_names=names if _named(names) else None, **more
-    )
+    names = names if len(set(names)) == len(names) else None
+    return OwnSamples(place, title, x, table[columns.label], owners, split, feature_names=names, **more)
+
+
+def _named(columns: Columns) -> list[Any]:
+    """The columns that are no features."""
+    return [name for name in (columns.label, columns.client, columns.split) if name is not None]
 
 
 def check_table(table: Table, place: Path | str) -> None:
     """Refuse (DataError) a table without rows, and one with a column twice."""
     if not len(table):
         raise DataError(f"{place}: expected one row per sample, found none")
+    check_different(table, place)
+
+
+def check_different(table: Table, place: Path | str) -> None:
+    """Refuse (DataError) a table with a column twice."""
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
-
-
-def _named(names: tuple[str, ...]) -> bool:
-    return len(set(names)) == len(names)
 
 
 def check_columns(
@@ -101,15 +136,24 @@ def _text(column: np.ndarray) -> np.ndarray:
     return column.astype(str) if column.dtype == object else column
 
 
-def _numbers(table: Table, features: list[Any], place: Path | str) -> Float64[np.ndarray, "M d"]:
-    """Feature columns as numbers."""
+def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0) -> Float64[np.ndarray, "M d"]:
+    """Feature columns as numbers.
+
+    Args:
+        table: a DataFrame.
+        features: the columns.
+        place: file or name to begin errors with.
+        start: the number of the first row, where the table is a part of a larger one.
+
+    Raises DataError for what is missing, infinite or no number; column and row are named.
+    """
     import pandas as pd
 
     if not features:
         raise DataError(f"{place}: expected numeric feature columns, got none")
     for name in features:
         column = table[name]
-        _check_text(column, name, place)
+        _check_text(column, name, place, start)
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
             first = column.dropna().head(1).tolist()
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
@@ -119,15 +163,16 @@ def _numbers(table: Table, features: list[Any], place: Path | str) -> Float64[np
             )
         absent = pd.isna(column).to_numpy()
         if absent.any():
+            row = start + int(np.argmax(absent))
             raise DataError(
-                f"{place}: column {name}, row {int(np.argmax(absent))} holds NaN, a missing value ({absent.sum()} such "
+                f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} such "
                 "rows); fill it in, drop these rows, or name the other columns with features="
             )
-        _check_size(column.to_numpy(np.float64), name, place)
+        _check_size(column.to_numpy(np.float64), name, place, start)
     return table[features].to_numpy(np.float64)
 
 
-def _check_text(column: Any, name: Any, place: Path | str) -> None:
+def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
     """Refuse (DataError) a column of numbers of which some are not written as such: text where most of it are."""
     import pandas as pd
 
@@ -140,12 +185,13 @@ def _check_text(column: Any, name: Any, place: Path | str) -> None:
     if 0 < wrong.sum() < present.sum() / 2:
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{place}: column {name}, row {row} (rows count from 0) holds {column.iloc[row]!r}, which is no number "
-            f"({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with features="
+            f"{place}: column {name}, row {start + row} (rows count from 0) holds {column.iloc[row]!r}, which is no "
+            f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with "
+            "features="
         )
 
 
-def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str) -> None:
+def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
     """Refuse (DataError) infinity, and what is infinite as float32."""
     large = np.abs(values) > np.finfo(np.float32).max
     if large.any():
@@ -153,4 +199,4 @@ def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str) 
         what = (
             "infinity" if np.isinf(values[row]) else "a number too large for float32, over 3.4e38; scale the features"
         )
-        raise DataError(f"{place}: column {name}, row {row} holds {what} ({large.sum()} such rows)")
+        raise DataError(f"{place}: column {name}, row {start + row} holds {what} ({large.sum()} such rows)")

@@ -1,4 +1,4 @@
-"""The user's own data, from one file, from a folder in LEAF's layout, or from one of packed arrays."""
+"""The user's own data, from one file, from a folder of arrays, packed or not, or from one in LEAF's layout."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.federated import FederatedData
-from fedkin.data.files import Table, read_npz, read_table
+from fedkin.data.files import Table, read_npy_folder, read_npz, read_table
 from fedkin.data.leaf import leaf
 from fedkin.data.own_samples import OwnSamples, own_partition
 from fedkin.data.packed import is_packed, open_packed
+from fedkin.data.parquet import column_names, parquet_samples
 from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.tables import Columns, check_columns, table_samples
 
-TABLES = (".csv", ".gz", ".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".gz", *PARQUET)
 ENDINGS = (".npz", *TABLES)
 LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
 
@@ -51,6 +53,8 @@ def load(
     "y": [..]}}}``, x of numbers. Nothing is scaled, and clients keep the order of the files. Features that must stay
     integers, such as the tokens of text, can be given to ``from_arrays``.
 
+    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and perhaps ``split.npy`` is read as an npz file of these.
+
     A folder that ``pack`` or ``fedkin data make`` wrote is read where it lies: its data may be larger than memory.
 
     Args:
@@ -79,7 +83,7 @@ def load(
     options = own_partition(partition, clients, classes_per_client, alpha, min_samples, "clients")
     if client is not None and options is not None:
         raise ConfigError(f"client = {client} does not apply to partition = {partition}; leave one of them out")
-    if path.is_dir():
+    if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
         columns = {"label": label, "client": client, "features": features, "label_names": label_names}
         packed = is_packed(path)
@@ -103,18 +107,21 @@ def _samples(
 ) -> OwnSamples:
     """The samples of a file."""
     label, client = label or LABEL, client or CLIENT
-    if path.suffix == ".npz":
-        return _npz_samples(path, label, client, features, partition is None, more)
+    if path.suffix == ".npz" or path.is_dir():
+        return _array_samples(path, label, client, features, partition is None, more)
     if path.suffix not in TABLES:
         raise DataError(
             f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
             f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is no such file'}"
         )
-    table = read_table(path, client)
+    parquet = path.suffix in PARQUET
+    table = column_names(path) if parquet else read_table(path, client)
     check_columns(table, [label, *([] if partition else [client])], path, _CURES)
     _refuse_row_numbers(table, path)
     split = SPLIT if SPLIT in table else None
     columns = Columns(label, None if partition else client, features, split, (client,))
+    if parquet:
+        return parquet_samples(path, table, columns, **more)
     return table_samples(table, columns, path, path.stem, **more)
 
 
@@ -124,14 +131,19 @@ _CURES = {
 }
 
 
-def _npz_samples(
+def has_arrays(path: Path) -> bool:
+    """Whether a folder has samples as one npy file for each array, and is not packed."""
+    return not is_packed(path) and any(path.glob("*.npy"))
+
+
+def _array_samples(
     path: Path, label: str, client: str, features: Sequence[str] | None, owned: bool, more: dict
 ) -> OwnSamples:
-    """The samples of an npz file."""
+    """The samples of an npz file, or of a folder of npy files."""
     if features is not None and len(features) != 1:
-        raise ConfigError(f"{path}: features must name one array of the npz file, got {list(features)}")
+        raise ConfigError(f"{path}: features must name one array, got {list(features)}")
     x = "x" if features is None else features[0]
-    arrays = read_npz(path)
+    arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
     for name in (x, label, *([client] if owned else [])):
         if name not in arrays:
             cure = _CURES.get(name, "")

@@ -22,6 +22,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.workers import Scorer, Trainer
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
@@ -84,6 +85,7 @@ class SimulatedWorld:
         self._memory = ClientMemory(data.clients, memory_limit, self._ids)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
+        self._files = {} if data.packed else mapped_files((data.x, data.y))  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
 
     if not TYPE_CHECKING:  # which must still see what is not there
@@ -113,6 +115,7 @@ class SimulatedWorld:
         self._release_programs()
         if self._first_data.packed is not None:
             self._first_data.packed.check()
+        check_files(self._files)
         self._memory.forget(self.population.departed(stream.round))
         if self._shifted_data is None:
             return

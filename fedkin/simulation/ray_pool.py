@@ -30,6 +30,7 @@ from fedkin.simulation.workers import AnyModel, worker_factory
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
 _TRIES = 5  # of a call's rows, each on another actor: what fails on so many is not the machines' fault
 _START_SECONDS = 300  # for an actor that reads much data
+_LESS_MEMORY = "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 _log = logging.getLogger("fedkin")
 
 
@@ -38,7 +39,8 @@ class Cluster:
 
     Args:
         engine: ``ray``, or an address: ``ray:HOST:PORT``, ``ray:auto``.
-        actors: how many processes compute; None for one on each machine, on one machine one on each core.
+        actors: how many processes compute; None for one on each GPU, without any one on each machine, on one machine
+            one on each core.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -58,10 +60,13 @@ class Cluster:
                 reason = " ".join(str(error).split())
                 raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
         machines = [node for node in self.ray.nodes() if node["Alive"]]
-        self.total_cores = cores = int(self.ray.cluster_resources().get("CPU", 1))
+        resources = self.ray.cluster_resources()
+        self.total_cores = cores = int(resources.get("CPU", 1))
         self.one_machine = len(machines) == 1
-        self.actors = actors or (cores if self.one_machine else len(machines))
-        self.cores = 1 if self.one_machine else max(1, int(cores // self.actors))
+        gpus = int(resources.get("GPU", 0))
+        self.actors = actors or gpus or (cores if self.one_machine else len(machines))
+        self.gpus = gpus / self.actors if gpus < self.actors else int(gpus // self.actors)
+        self.cores = 1 if self.one_machine and not gpus else max(1, int(cores // self.actors))
 
 
 class ActorPool:
@@ -100,6 +105,8 @@ class ActorPool:
         own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.cores == 1 else None)
         self._parts = self.ray.put(own)
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
+        if cluster.gpus:  # Ray shows an actor those that it has reserved for it, and no others
+            options["num_gpus"] = cluster.gpus
         if cluster.cores == 1:  # for each actor; a machine may have several
             options["runtime_env"] = {"env_vars": ONE_CORE}
         self._kind = self.ray.remote(**options)(_Actor)
@@ -127,7 +134,7 @@ class ActorPool:
                     check_versions(machine, there, versions())
                     self._actors.append(actor)
                 except self.ray.exceptions.RayError as error:
-                    self._last_error = str(error).strip().splitlines()[-1]
+                    self._last_error = self._reason(error)
             ready, _ = self.ray.wait(list(self._starting), timeout=0) if self._starting else ([], [])
         if not self._actors:
             why = (
@@ -174,15 +181,23 @@ class ActorPool:
                 try:
                     results[part] = self.ray.get(future)
                 except self.ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, MemoryError):
+                        raise WorkerError(f"an actor of Ray could not allocate an array: {_LESS_MEMORY}") from error
                     raise error.as_instanceof_cause() from error
                 except self.ray.exceptions.RayError as error:  # of an actor or its machine
-                    self._last_error = str(error).strip().splitlines()[-1]
+                    self._last_error = self._reason(error)
                     _log.warning("an actor of Ray has failed (%s); its rows are dealt again", type(error).__name__)
                     dead.add(calls[part])
             if len(results) == len(parts):
                 return [results[part] for part in range(len(parts))]
             self._replace(dead)
         raise WorkerError(f"{_TRIES} actors of Ray in a row have failed, at last by: {self._last_error}")
+
+    def _reason(self, error: Exception) -> str:
+        """Why an actor failed, and where it had too little memory what to do."""
+        if isinstance(error, self.ray.exceptions.OutOfMemoryError):
+            return f"its machine ran out of memory: {_LESS_MEMORY}"
+        return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
     def _replace(self, dead: set[Any]) -> None:
         """Start new actors in place of those that failed."""
@@ -211,8 +226,9 @@ class _Actor:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides on the bits of a client's work."""
-    return {name: version(name) for name in ("fedkin", "jax", "numpy")}
+    """Of what decides on the bits of a client's work, and of Python, in which work is sent."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"Python": python} | {name: version(name) for name in ("fedkin", "jax", "numpy")}
 
 
 def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:

@@ -108,7 +108,9 @@ def test_a_machine_with_other_versions_is_named() -> None:
     with pytest.raises(ConfigError, match=rf"machine m2 of the cluster has jax 0\.1, here {own['jax']}: install"):
         check_versions("m2", own | {"jax": "0.1"}, own)
     with pytest.raises(ConfigError, match="fedkin None"):
-        check_versions("m2", {name: own[name] for name in ("jax", "numpy")}, own)
+        check_versions("m2", {name: own[name] for name in ("Python", "jax", "numpy")}, own)
+    with pytest.raises(ConfigError, match=rf"has Python 3\.9, here {own['Python']}: install"):
+        check_versions("m2", own | {"Python": "3.9"}, own)
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

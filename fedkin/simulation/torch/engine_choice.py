@@ -101,7 +101,9 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
     except FedkinError:
         raise
     except Exception as error:  # operators that torchax has not, Python's `if` on a tensor, the user's own code
-        raise ModelError(f"model {model.name!r} cannot be compiled by JAX: {error_reason(error)}") from error
+        raise ModelError(
+            f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' trains it by PyTorch"
+        ) from error
     theirs = _updates(still, model, sample)
     if _draws(still, sample):  # random numbers of its own code: what is left to compare is inference
         ours, theirs = ours._replace(update=ours.gradient), theirs._replace(update=theirs.gradient)
@@ -109,9 +111,43 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
     if not difference <= TOLERANCE:
         raise ModelError(
             f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of the update in a trial "
-            "(samples of a batch that are mixed, or a running state of its own, may be the cause)"
+            f"({_suspects(model.module)} may be the cause); engine='torch' trains it by PyTorch"
+        )
+    if hooked := hooked_layer(model.module):
+        _log.warning(
+            "model %r has hooks (layer %r): compiled by JAX, they run when it is compiled, not at every batch; where "
+            "they do more than compute, take engine='torch'",
+            model.name,
+            hooked,
         )
     return compiled, difference
+
+
+def _cause(error: Exception) -> str:
+    """Why JAX cannot compile a module: an error of JAX, of torchax, or of the user's own code."""
+    import jax
+
+    if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)):
+        return f"what it computes depends on the numbers in its samples ({type(error).__name__})"
+    return error_reason(error)
+
+
+def _suspects(module: nn.Module) -> str:
+    """What a compiled module may compute otherwise than PyTorch."""
+    hooked = hooked_layer(module)
+    hooks = "" if hooked is None else f"hooks, which layer {hooked!r} has, "
+    return f"{hooks}samples of a batch that are mixed, or a running state of its own"
+
+
+def hooked_layer(module: nn.Module) -> str | None:
+    """The first layer with a hook on its calls or its gradients; None without one. A parametrisation is no hook."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    for name, layer in module.named_modules():
+        if any(getattr(layer, kind) for kind in kinds) or any(
+            parameter._backward_hooks for parameter in layer.parameters(recurse=False)
+        ):
+            return name or type(layer).__name__
+    return None
 
 
 def _differ(one: Float[np.ndarray, "1 P"], other: Float[np.ndarray, "1 P"]) -> float:

@@ -149,3 +149,56 @@ class NoLowering(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(nn.functional.adaptive_max_pool2d(IMAGE(x), 4).flatten(1))
+
+
+class CountsSamples(nn.Module):
+    """Multiplies by a number of its samples that Python is to know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) * int((x[:, 0] > 0).sum())
+
+
+class Hooked(nn.Module):
+    """Hooks that compute: on a layer's output and on a parameter's gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 3)
+        self.head.register_forward_hook(lambda layer, inputs, output: 2 * output)  # type: ignore[operator]
+        self.head.weight.register_hook(lambda gradient: gradient / 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+class BackwardHook(nn.Module):
+    """A hook on a layer's backward pass, which JAX does not run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(64, 16), nn.Linear(16, 3)
+        self.head.register_full_backward_hook(lambda layer, inputs, outputs: (inputs[0] * 2,))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.first(x))
+
+
+class OwnState(nn.Module):
+    """A running mean of its own, in a buffer."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 3)
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.head(x)
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * scores.detach().mean(0))
+        return scores - self.mean

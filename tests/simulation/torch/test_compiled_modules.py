@@ -16,10 +16,20 @@ from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
-from fedkin.simulation.torch.engine_choice import without_dropout
+from fedkin.simulation.torch.engine_choice import hooked_layer, without_dropout
 from fedkin.simulation.torch.torchax_library import environment
 from fedkin.simulation.workers import check_samples, worker_factory
-from tests.simulation.torch.modules import MODULES, Branch, NoLowering, OwnDropout, OwnMean
+from tests.simulation.torch.modules import (
+    MODULES,
+    BackwardHook,
+    Branch,
+    CountsSamples,
+    Hooked,
+    NoLowering,
+    OwnDropout,
+    OwnMean,
+    OwnState,
+)
 
 WORK = LocalTraining(epochs=2, batch_size=4, lr=0.05, momentum=0.9, weight_decay=1e-3)
 THREE = np.arange(3)
@@ -77,10 +87,17 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [(OwnMean, "samples of a batch that are mixed"), (Branch, "Abstract tracer"), (NoLowering, "no lowering")],
+    [
+        (OwnMean, "samples of a batch that are mixed"),
+        (OwnState, "a running state of its own"),
+        (Branch, "depends on the numbers in its samples"),
+        (CountsSamples, "depends on the numbers in its samples"),
+        (NoLowering, "no lowering"),
+        (BackwardHook, "hooks, which layer 'head' has"),
+    ],
 )
 def test_what_cannot_be_compiled(module: type, words: str, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(ModelError, match=words):
+    with pytest.raises(ModelError, match=rf"{words}.*engine='torch' trains it"):
         check_samples(fk.torch_model(module, engine="jax"), federation())
     with caplog.at_level(logging.WARNING, "fedkin"):
         model: Any = fk.torch_model(module, engine="auto", name="own")
@@ -88,6 +105,16 @@ def test_what_cannot_be_compiled(module: type, words: str, caplog: pytest.LogCap
         assert model.in_jax(federation()) is None  # decided once
     [line] = caplog.messages
     assert line.startswith("model 'own' is trained by PyTorch: ") and words in line
+
+
+def test_hooks_that_agree_are_compiled_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    """They compute the same, but no more than once; tied weights and a parametrisation are no hooks."""
+    model: Any = fk.torch_model(Hooked, engine="jax", name="own")
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        assert model.in_jax(federation()) is not None
+    assert "model 'own' has hooks (layer 'head')" in caplog.text
+    assert hooked_layer(MODULES["twice the same"]()) is None
+    assert hooked_layer(nn.utils.parametrizations.weight_norm(nn.Linear(64, 3))) is None
 
 
 def test_dropout_without_a_layer_is_compiled() -> None:

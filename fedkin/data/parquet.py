@@ -1,0 +1,93 @@
+"""The samples of a Parquet file, whose features are read a group of rows at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from fedkin.core.errors import DataError
+from fedkin.data.files import reading
+from fedkin.data.own_samples import OwnSamples
+from fedkin.data.tables import Columns, check_different, feature_columns, numbers, with_features
+
+KIND = "a Parquet file"
+
+
+def column_names(path: Path) -> Any:
+    """A DataFrame without rows that has the columns of a Parquet file.
+
+    Raises DataError where there is no such file, a damaged one, or one without rows.
+    """
+    import pyarrow.parquet as pq
+
+    with reading(path, KIND, whole=False):
+        with pq.ParquetFile(path) as file:
+            rows, names = file.metadata.num_rows, file.schema_arrow.empty_table().to_pandas()
+    if not rows:
+        raise DataError(f"{path}: expected one row per sample, found none")
+    check_different(names, path)
+    return names
+
+
+def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
+    """The samples of a Parquet file; only labels, clients and split are read at once.
+
+    Args:
+        path: the file.
+        names: a DataFrame with its columns.
+        columns: which column is what.
+        more: other fields of ``OwnSamples``.
+
+    Raises:
+        DataError: a column that is not there, or that cannot be used.
+    """
+    import pandas as pd
+
+    features = feature_columns(names, columns, path)
+    with reading(path, KIND, whole=False):
+        few = pd.read_parquet(
+            path, columns=[c for c in (columns.label, columns.client, columns.split) if c is not None]
+        )
+    return with_features(few, columns, features, ParquetFeatures(path, features), path, path.stem, **more)
+
+
+class ParquetFeatures:
+    """Feature columns of a Parquet file as numbers [M d]; one group of its rows is in memory at a time.
+
+    Args:
+        path: the file.
+        features: the columns.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, path: Path, features: list[Any]) -> None:
+        import pyarrow.parquet as pq
+
+        self._path, self._features = path, features
+        with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.shape = (int(self._starts[-1]), len(features))
+        self._group, self._values = -1, np.zeros((0, len(features)))
+
+    def __getitem__(self, rows: slice) -> Float64[np.ndarray, "b d"]:
+        begin, end, _ = rows.indices(self.shape[0])
+        first, last = np.searchsorted(self._starts, [begin, end - 1], side="right") - 1
+        parts = [self._read(group)[max(begin - self._starts[group], 0) : end - self._starts[group]]
+                 for group in range(first, last + 1)]  # fmt: skip
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _read(self, group: int) -> Float64[np.ndarray, "g d"]:
+        """The numbers of a group of rows."""
+        import pyarrow.parquet as pq
+
+        if group != self._group:
+            with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
+                table = file.read_row_group(group, columns=[str(name) for name in self._features]).to_pandas()
+            self._values = numbers(table, self._features, self._path, int(self._starts[group]))
+            self._group = group
+        return self._values

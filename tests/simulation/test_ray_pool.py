@@ -1,0 +1,129 @@
+"""The deal of rows to actors where actors fail, on a stand-in for Ray: what failed is named, with the way on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.core.errors import WorkerError
+from fedkin.simulation import ray_pool
+from fedkin.simulation.ray_pool import ActorPool, Cluster, versions
+
+exceptions = pytest.importorskip("ray.exceptions")
+
+
+class Ray:
+    """Ray in this process: a future is a function. ``computed`` is what actors do with a part of a call."""
+
+    def __init__(self, computed: Callable[..., Any], resources: dict[str, float] | None = None) -> None:
+        self.exceptions, self.computed, self.options, self.started = exceptions, computed, {}, 0
+        self.resources, self.machines = resources or {"CPU": 2}, 1
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, bool]]:
+        return [{"Alive": True}] * self.machines
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def get(self, future: Callable[[], Any]) -> Any:
+        return future()
+
+    def wait(self, futures: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+        return futures, []
+
+    def kill(self, actor: Any) -> None: ...
+
+    def remote(self, **options: Any) -> Any:
+        self.options = options
+
+        def actor(_: Any) -> Any:
+            self.started += 1
+            ready = SimpleNamespace(remote=lambda: lambda: ("machine", versions()))
+            compute = SimpleNamespace(remote=lambda *call: lambda: self.computed(*call))
+            return _Actor(ready=ready, compute=compute)
+
+        return lambda _: SimpleNamespace(remote=actor)
+
+
+class _Actor(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def pool(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> ActorPool:
+    monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
+    data = fk.data.synthetic(clients=4, samples=5)
+    made = ActorPool(lambda: Cluster("ray", None), data, fk.models.mclr(data), np.arange(4), None)
+    made.deal(np.arange(4), np.ones(4, np.int64))
+    return made
+
+
+def fails(error: Exception) -> Callable[..., Any]:
+    def compute(*_: Any) -> Any:
+        raise error
+
+    return compute
+
+
+def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
+    words = r"5 actors of Ray in a row have failed.*ran out of memory: take fewer actors \(run\.actors\)"
+    with pytest.raises(WorkerError, match=words):
+        pool(ray, monkeypatch).compute("trainer.train", (), [(), ()])
+    assert ray.started == 2 * (1 + 5)
+
+
+def test_rows_of_an_actor_that_dies_are_dealt_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def compute(method: str, shared: tuple, part: tuple[int]) -> int:
+        calls.append(part[0])
+        if calls == [0, 1]:
+            raise exceptions.ActorDiedError
+        return 10 * part[0]
+
+    ray = Ray(compute)
+    assert pool(ray, monkeypatch).compute("trainer.train", (), [(0,), (1,)]) == [0, 10]
+    assert calls == [0, 1, 1] and ray.started == 3
+
+
+def test_an_array_that_an_actor_cannot_allocate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = exceptions.RayTaskError("compute", "traceback", MemoryError("Unable to allocate 9 GiB"))
+    with pytest.raises(WorkerError, match=r"could not allocate an array: take fewer actors"):
+        pool(Ray(fails(error)), monkeypatch).compute("trainer.train", (), [()])
+
+
+@pytest.mark.parametrize(
+    ("resources", "machines", "actors", "cores", "gpus"),
+    [
+        ({"CPU": 4}, 1, 4, 1, 0),
+        ({"CPU": 8}, 2, 2, 4, 0),
+        ({"CPU": 16, "GPU": 2}, 1, 2, 8, 1),
+        ({"CPU": 64, "GPU": 8}, 4, 8, 8, 1),
+    ],
+)
+def test_actors_take_the_gpus_of_a_cluster(
+    resources: dict[str, float], machines: int, actors: int, cores: int, gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = Ray(lambda *_: 1, resources)
+    ray.machines = machines
+    own = pool(ray, monkeypatch)
+    assert own.compute("trainer.train", (), [()]) == [1]
+    assert (ray.started, ray.options["num_cpus"], ray.options.get("num_gpus", 0)) == (actors, cores, gpus)
+    assert ("runtime_env" in ray.options) == (cores == 1)
+
+
+def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(lambda *_: 1, {"CPU": 16, "GPU": 2}))
+    assert Cluster("ray", 4).gpus == 0.5
+    assert Cluster("ray", 1).gpus == 2
