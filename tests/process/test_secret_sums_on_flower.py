@@ -1,0 +1,57 @@
+"""Secret sums through Flower's processes: four nodes, of which one is killed between two messages of a sum."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.core.codec import decode
+from fedkin.run import checkpoint
+from fedkin.secret.client import Session
+from tests.free_ports import until
+from tests.process import flower_project as project
+from tests.process.flower_lab import Lab
+
+TIMEOUT, SHARED_KEYS = 600.0, 2  # seconds; the stage of a client that has sealed its shares
+pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
+
+
+def stage(folder: Path) -> int:
+    """What the only client of a site has answered of a sum, as its disk says; 0: nothing yet."""
+    for path in folder.rglob("*.safetensors"):
+        session = decode(path.read_bytes()).arrays.get("clients/secret_session")
+        if session is not None:
+            return Session.of(session[0]).stage
+    return 0
+
+
+def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path: Path) -> None:
+    data = fk.planted(**{key: value for key, value in project.DATA.items() if key != "name"}, clients=4)
+    sections = {
+        "federation": {"capacity": 4, "wait_for": 4, "deadline": 240.0, "quorum": 0.75},
+        "method": {"name": "fedavg"},
+        "secret": {"name": "sums", "examples_cap": 100},
+        "local": {"epochs": 2, "batch_size": 10, "lr": 0.1},
+        "run": {"rounds": 1, "cohort": 4, "evaluate_every": 0},
+    }
+    with Lab(tmp_path / "lab") as lab:
+        lab.superlink()
+        files = {f"site-{k}": project.own_file(tmp_path, data, [k]) for k in range(4)}
+        lab.nodes({name: project.client(tmp_path, name, [0], file) for name, file in files.items()})
+        started = lab.run(project.app(tmp_path), {"config": project.server(tmp_path, sections)})
+        killed = tmp_path / "sites" / "site-3"
+        assert until(lambda: stage(killed) == SHARED_KEYS, TIMEOUT), lab.output(started)
+        lab.kill("site-3")
+        assert lab.wait(started, TIMEOUT) == "finished:completed", lab.output(started)
+        assert "no reply from site-3 (secret_train)" in lab.output(started)
+    said = json.loads((tmp_path / "run" / "summary.json").read_text())["secret"]
+    assert said == {"sums": 1, "answered": 3, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+    local, others = fk.SGD(epochs=2, batch_size=10, lr=0.1), data.select(np.arange(3))
+    expected = fk.simulate(fk.FedAvg(), others, fk.models.mclr(data), rounds=1, cohort=3, local=local)
+    last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
+    np.testing.assert_allclose(last.state.models, expected.models, rtol=1e-4, atol=2e-6)
+    assert np.abs(expected.models).max() > 0.01

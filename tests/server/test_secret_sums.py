@@ -1,0 +1,150 @@
+"""Secret sums with a server: real nodes give what the simulator gives, whoever is lost, and their refusals are told."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.config.plan import Plan
+from fedkin.privacy.secret_sums import Secret
+from fedkin.run.loop import RunState, run
+from fedkin.run.secret_runs import secret_record
+from fedkin.server.message import RpcMessage
+from tests.server.memory_transport import MemoryTransport, Station
+from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
+
+CLIENTS, ROUNDS = 6, 2
+LONE = [[client] for client in range(CLIENTS)]
+SETTINGS = fk.SecretSums(examples_cap=20)
+
+
+def federation(groups: list[list[int]] = LONE) -> MemoryTransport:
+    transport = MemoryTransport()
+    join_nodes(transport, groups, clustered_data(), model_of())
+    return transport
+
+
+def deployed(
+    transport: MemoryTransport, method: Any = None, rounds: int = ROUNDS, **settings: Any
+) -> tuple[RunState, Any]:
+    """A run with secret sums, and what its summary says of them."""
+    secret = Secret(method or fk.FedAvg(), SETTINGS)
+    world = remote(transport, clustered_data(), model_of(), **settings)
+    return run(world, secret, Plan(rounds, CLIENTS, seed=2)), secret_record(secret)["secret"]
+
+
+def alone(method: Any = None) -> RunState:
+    world = simulated(clustered_data(), model_of(), range(CLIENTS))
+    return run(world, Secret(method or fk.FedAvg(), SETTINGS), Plan(ROUNDS, CLIENTS, seed=2))
+
+
+@pytest.mark.parametrize("groups", [LONE, [[0, 1, 2], [3, 4, 5]]])
+@pytest.mark.parametrize("method", [fk.FedAvg(), fk.APFL()])
+def test_real_nodes_give_what_the_simulator_gives(method: Any, groups: list[list[int]]) -> None:
+    far, said = deployed(federation(groups), method)
+    near = alone(method)
+    np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)
+    assert said["answered"] == CLIENTS * ROUNDS and not said["lost"]
+    assert far.records[-1]["bytes_by_operation"] == near.records[-1]["bytes_by_operation"]
+
+
+def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
+    transport = federation()
+    deployed(transport, rounds=1)
+    sizes = {
+        name: [size for operation, size in transport.pulled if operation == name] for name in ("secret_train", "train")
+    }
+    numbers = model_of().spec.parameters + 4
+    assert len(sizes["secret_train"]) == CLIENTS and not sizes["train"]
+    assert all(4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"])  # a header, and no more
+
+
+def leaves_before(transport: MemoryTransport, operation: str, node: int) -> None:
+    """Let a node disconnect as it gets a request for an operation."""
+    handle: Callable[[RpcMessage], RpcMessage] = transport.stations[node].handle
+
+    def leaving(request: RpcMessage) -> RpcMessage:
+        if request.header["operation"] == operation:
+            raise RuntimeError("killed")
+        return handle(request)
+
+    transport.stations[node] = Station(leaving, since=transport.stations[node].since)
+
+
+@pytest.mark.parametrize("operation", ["secret_keys", "secret_shares", "secret_train", "secret_reveal"])
+def test_a_node_that_is_lost_between_messages_is_left_out_and_no_more(operation: str) -> None:
+    transport = federation()
+    leaves_before(transport, operation, 98)  # of client 2
+    _, said = deployed(transport, rounds=1)
+    counted = CLIENTS - (operation != "secret_reveal")
+    assert said == {"sums": 1, "answered": counted, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+
+
+def test_a_reply_that_was_lost_is_sent_again_and_masks_nothing_twice() -> None:
+    transport = federation()
+    for station in transport.stations.values():
+        station.loses = 1
+    far, said = deployed(transport)
+    np.testing.assert_allclose(far.state.models, alone().state.models, rtol=1e-4, atol=1e-6)
+    assert said["answered"] == CLIENTS * ROUNDS
+
+
+def changed(transport: MemoryTransport, operation: str, change: Callable[[dict[str, np.ndarray]], None]) -> None:
+    """A server that changes what it sends all nodes in an operation."""
+    for station in transport.stations.values():
+        handle = station.handle
+
+        def hostile(request: RpcMessage, handle: Any = handle) -> RpcMessage:
+            if request.header["operation"] == operation:
+                change(request.arrays)
+            return handle(request)
+
+        station.handle = hostile
+
+
+def _both_shares(arrays: dict[str, np.ndarray]) -> None:
+    arrays["wanted"][:, 0] = 3
+
+
+def _other_share(arrays: dict[str, np.ndarray]) -> None:
+    arrays["sealed"][:, [0, 1]] = arrays["sealed"][:, [1, 0]]
+
+
+def _few_partners(arrays: dict[str, np.ndarray]) -> None:
+    arrays["partners"][:, 2:] = False
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "words"),
+    [
+        ("secret_reveal", _both_shares, "both shares of one client"),
+        ("secret_reveal", _other_share, "not sealed for this client in this round"),
+        ("secret_train", _few_partners, "clients are left|a sum without this client"),
+    ],
+)
+def test_nodes_refuse_what_would_give_them_away_and_the_round_goes_on(
+    operation: str, change: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = federation()
+    changed(transport, operation, change)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        _, said = deployed(transport, rounds=1)
+    assert said["sums"] == 0 and said["lost"] == 1
+    assert re.search(words, caplog.text) and "which keeps its model" in caplog.text
+
+
+def test_a_request_that_comes_again_with_another_vector_is_refused() -> None:
+    """A server that resumes a round cannot have a node's masks for two vectors."""
+    transport = federation()
+    deployed(transport, rounds=1)
+    station = transport.stations[100]
+    request = next(one for one in station.requests if one.header["operation"] == "secret_train")
+    again = RpcMessage({**request.header, "call": [1, 2]}, request.arrays)
+    with pytest.raises(fk.FedkinError, match="each is answered once"):
+        station.handle(again)
