@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError, TaskError
-from fedkin.core.method import Method, Remarking, State
+from fedkin.core.method import UNASSIGNED, Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.requirements import Requirements, requirements_of
@@ -28,6 +28,8 @@ from fedkin.privacy.client_dp import Mechanism
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.mechanism import clipped, next_clip, noisy_sums
 from fedkin.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
+from fedkin.privacy.secret_noise import secret_facts, secret_noisy_sums
+from fedkin.privacy.secret_settings import SecretSums
 
 NOT_PRIVATE = "TESTING ONLY: noise and cohorts come from the run's seed, so nothing of this run is private"
 _log = logging.getLogger("fedkin")
@@ -76,12 +78,14 @@ class Private:
         mechanism: sampling, clip and noise.
         journal: of what was released.
         seed: of the noise, for tests only; None: the operating system's.
+        secret: settings of secret sums, to which clients add shares of the noise; None: the server sees updates.
     """
 
     method: Method
     mechanism: Mechanism
     journal: Journal
     seed: int | None = None
+    secret: SecretSums | None = None
 
     def __post_init__(self) -> None:
         if why := refusal(self.method, self.mechanism.settings.uncharged):
@@ -126,7 +130,8 @@ class Private:
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _world(self, world: World, round: int) -> PrivateWorld:
-        return PrivateWorld(world, self.mechanism, self.journal, self._randomness(round, "noise"), round)
+        own = (self._randomness(round, "noise"), round, self.secret)
+        return PrivateWorld(world, self.mechanism, self.journal, *own)
 
     def _randomness(self, round: int, purpose: str) -> Randomness:
         if self.seed is None:
@@ -143,12 +148,20 @@ class PrivateWorld(WorldProxy):
         journal: of what is released.
         randomness: of the noise.
         round: the present one.
+        secret: settings of secret sums; None: without.
     """
 
     def __init__(
-        self, world: World, mechanism: Mechanism, journal: Journal, randomness: Randomness, round: int
+        self,
+        world: World,
+        mechanism: Mechanism,
+        journal: Journal,
+        randomness: Randomness,
+        round: int,
+        secret: SecretSums | None = None,
     ) -> None:
         super().__init__(world)
+        self._secret = secret
         self._mechanism, self._journal = mechanism, journal
         self._randomness, self._round, self.released = randomness, round, 0
 
@@ -176,16 +189,43 @@ class PrivateWorld(WorldProxy):
         if len(np.unique(clients)) < len(clients):
             raise TaskError(f"privacy: a client has several rows of the task {task.name}, and may add one vector only")
         self.released += 1
+        if self._secret is not None:
+            return self._in_secret(self._secret, task, clients, stream)
         replies = self._single_replies(task, clients, stream)
         arrived = np.concatenate([reply.arrived for reply in replies])
         index, examples = (np.concatenate([reply.arrays[name] for reply in replies]) for name in (INDEX, WEIGHT))
-        models = task.sizes()["K"]
         (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
-        sums = self._release([reply.arrays[name] for reply in replies], index, examples, arrived, models)
-        divisor = self._mechanism.divisor(models)
+        sums = self._release([reply.arrays[name] for reply in replies], index, examples, arrived, task.sizes()["K"])
+        return self._means(task, sums, index, arrived, np.concatenate([reply.nonfinite for reply in replies]))
+
+    def _in_secret(
+        self, settings: SecretSums, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
+    ) -> Reply:
+        """The same, where clients add the noise and the server sees sums only."""
+        own, seeded = stream or Stream(0, self._round), isinstance(self._randomness, SeededRandomness)
+        sums, arrived, lost = secret_noisy_sums(self._world, settings, self._mechanism, task, clients, own, seeded)
+        for cluster, why in lost.items():
+            text = "round %d: no secret sum of cluster %d, which keeps its model: %s"
+            _log.warning(text, self._round, cluster, why)
+        clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
+        self._journal.add(round=self._round, clip=clip, next_clip=clip, noise_multiplier=noise, lost=len(lost))
+        hidden = settings.hide_choice or task.model_index is None
+        index = np.full(len(clients), UNASSIGNED) if hidden else np.asarray(task.model_index, np.int64)
+        return self._means(task, sums, index, arrived, np.zeros(len(clients), bool))
+
+    def _means(
+        self,
+        task: Any,
+        sums: Float[np.ndarray, "K P"],
+        index: Int[np.ndarray, "n"],
+        arrived: np.ndarray,
+        nonfinite: np.ndarray,
+    ) -> Reply:
+        """A reply of noisy means: the sums by a fixed number of clients, of which nothing else is known."""
+        models, divisor = len(sums), self._mechanism.divisor(len(sums))
+        (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
-        arrays |= {name: (sums / divisor).astype(np.float32), INDEX: index, WEIGHT: np.ones(len(clients), np.int64)}
-        nonfinite = np.concatenate([reply.nonfinite for reply in replies])
+        arrays |= {name: (sums / divisor).astype(np.float32), INDEX: index, WEIGHT: np.ones(len(index), np.int64)}
         return Reply(arrays, arrived, nonfinite, np.full(models, divisor))
 
     def _single_replies(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> list[Reply]:
@@ -236,10 +276,11 @@ def statement(private: Private, planned: int) -> dict[str, Any]:
     journal, mechanism = private.journal, private.mechanism
     value = mechanism.epsilon(journal.rounds, bool(journal.uncharged))
     seeded = {"warning": NOT_PRIVATE} if private.seed is not None else {}
+    facts = mechanism.facts() | ({} if private.secret is None else secret_facts(journal, private.secret.least))
     return {
         **seeded,
         "epsilon": "infinite" if math.isinf(value) else value,
-        **mechanism.facts(),
+        **facts,
         "rounds": {"released": journal.rounds, "planned": planned},
         "charged": {
             "models, in every round": f"{journal.rounds} noisy sums",

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt32
 
+from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.world import UPDATE_MEMORY, World
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.secret.client import NOBODY
-from fedkin.secret.quantization import Grid
+from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
 from fedkin.tasks.secret_exchange import SecretKeys, SecretReveal, SecretShares, context
 from fedkin.tasks.secret_training import masked_form
@@ -40,6 +41,46 @@ class GroupSum(NamedTuple):
     rows: Int[np.ndarray, "r"]
 
 
+def group_rows(
+    task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
+) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
+    """The rows of each group, and how many the largest has: a group for each cluster, or one of all.
+
+    Args:
+        task: that wants means.
+        clients: of its rows.
+        hide_choice: whether clusters are hidden.
+
+    Raises:
+        TaskError: a client has several rows, or nobody knows its cluster beforehand.
+    """
+    if len(np.unique(clients)) < len(clients):
+        raise TaskError(f"secret: a client has several rows of the task {task.name}, and may add one vector only")
+    if not hide_choice and task.model_index is None:
+        raise TaskError(
+            "secret: clients choose their clusters as they train, so that nobody can tell beforehand who adds up with "
+            "whom: set secret.hide_choice=true"
+        )
+    groups = np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
+    rows = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
+    return rows, max([len(own) for own in rows.values()], default=1)
+
+
+def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
+    """Sums by model, zeros for a model without one.
+
+    Args:
+        task: that wants means.
+        sums: of groups.
+        hide_choice: whether one group has the sums of all models.
+    """
+    total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
+    for group, one in sums.items():
+        where = slice(None) if hide_choice else slice(group, group + 1)
+        total[where] = one.total.reshape(-1, total.shape[1])
+    return total
+
+
 class SecretCall:
     """One training of some clients, of which sums over groups are wanted.
 
@@ -50,13 +91,21 @@ class SecretCall:
         clients: ids, one per row, each once.
         stream: of the clients' random numbers.
         grid: of the integers.
+        noise: each client's share of the noise of private sums; None: there is none.
     """
 
     def __init__(
-        self, world: World, settings: SecretSums, task: Any, clients: Int[np.ndarray, "n"], stream: Stream, grid: Grid
+        self,
+        world: World,
+        settings: SecretSums,
+        task: Any,
+        clients: Int[np.ndarray, "n"],
+        stream: Stream,
+        grid: Grid,
+        noise: NoiseShare | None = None,
     ) -> None:
         self._world, self._settings, self._task, self._stream = world, settings, task, stream
-        self._clients, self._grid = clients, grid
+        self._clients, self._grid, self._noise = clients, grid, noise
         self._id = f"{secrets.token_hex(16)} round {stream.round}"  # no sum before or after has it
         self.lost: dict[int, str] = {}  # why a group has no sum
 
@@ -100,6 +149,7 @@ class SecretCall:
         """The third: training. Masked vectors are added portion by portion, as memory has room for."""
         grid, settings = self._grid, self._settings
         own = {"members": grid.clients, "limit": grid.limit, "cap": grid.cap, "hide_choice": settings.hide_choice}
+        own |= {} if self._noise is None else asdict(self._noise)
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return masked_form(self._task.select(rows), **fields, **own)

@@ -25,9 +25,9 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.private import wants_sums
-from fedkin.privacy.secret_call import GroupSum, SecretCall
+from fedkin.privacy.secret_call import GroupSum, SecretCall, by_model, group_rows
 from fedkin.privacy.secret_settings import SecretSums
-from fedkin.secret.quantization import EXTRA, Grid, Sums
+from fedkin.secret.quantization import Grid, Sums
 
 _log = logging.getLogger("fedkin")
 
@@ -130,9 +130,8 @@ class SecretWorld(WorldProxy):
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
         """The reply of means, of a task that wants them."""
-        models, groups = task.sizes()["K"], self._groups(task, clients)
-        rows = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
-        settings, members = self._settings, max([len(own) for own in rows.values()], default=1)
+        models, settings = task.sizes()["K"], self._settings
+        rows, members = group_rows(task, clients, settings.hide_choice)
         grid = Grid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
@@ -152,26 +151,9 @@ class SecretWorld(WorldProxy):
         arrays |= {name: means.mean.astype(np.float32), INDEX: index, WEIGHT: np.ones(len(clients), np.int64)}
         return Reply(arrays, arrived, np.zeros(len(clients), bool), means.weight.astype(np.float64))
 
-    def _groups(self, task: Any, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """The group of each row: its cluster's, or one of all."""
-        if len(np.unique(clients)) < len(clients):
-            raise TaskError(f"secret: a client has several rows of the task {task.name}, and may add one vector only")
-        if self._settings.hide_choice:
-            return np.zeros(len(clients), np.int64)
-        if task.model_index is None:
-            raise TaskError(
-                "secret: clients choose their clusters as they train, so that nobody can tell beforehand who adds up "
-                "with whom: set secret.hide_choice=true"
-            )
-        return np.asarray(task.model_index, np.int64)
-
     def _means(self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid) -> Sums:
         """By model; of models without a sum, or with one of too few clients, zeros."""
-        total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
-        for group, one in sums.items():
-            where = slice(None) if self._settings.hide_choice else slice(group, group + 1)
-            total[where] = one.total.reshape(-1, total.shape[1])
-        means = grid.sums(total)
+        means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         few = (means.clients > 0) & (means.clients < self._settings.least)
         lost |= {int(k): f"only {means.clients[k]} clients have added a vector" for k in np.flatnonzero(few)}
         means.mean[few], means.weight[few] = 0, 0

@@ -170,8 +170,9 @@ class Experiment(Generic[W]):
         options = self.options.named(opened.world.total_clients, opened.world.true_clusters)
         applied = options.applied(method)
         if self.options.privacy is not None:
-            applied = private_method(applied, self.options.privacy, self.plan, self.worlds.clients, out)
-        if self.options.secret is not None:
+            private = (self.options.privacy, self.plan, self.worlds.clients, out, self.options.secret)
+            applied = private_method(applied, *private)
+        elif self.options.secret is not None:
             applied = secret_method(applied, self.options.secret, out)
         earlier_records = partial(read_records, out) if out else tuple
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:

@@ -102,8 +102,8 @@ class MethodOptions:
     def _secret_refusal(self, method: Method) -> str | None:
         """Why secret sums do not go with a method or with another option; None where they do."""
         assert self.secret is not None
-        if self.privacy is not None:
-            return "noise is added by a server that sees single updates, which secret sums hide; take one of the two"
+        if self.privacy is not None and self.privacy.adaptive:
+            return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
         if self.robust is not None:
             return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
         if self.late is not None:

@@ -20,6 +20,7 @@ from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import JOURNAL, Journal
 from fedkin.privacy.private import NOT_PRIVATE, Private, statement
 from fedkin.privacy.randomness import SystemRandomness
+from fedkin.privacy.secret_settings import SecretSums
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 
@@ -54,7 +55,9 @@ def check_private(settings: ClientDP, plan: Plan, clients: int, trackers: Sequen
     settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
 
 
-def private_method(method: Method, settings: ClientDP, plan: Plan, clients: int, out: Path | None) -> Private:
+def private_method(
+    method: Method, settings: ClientDP, plan: Plan, clients: int, out: Path | None, secret: SecretSums | None = None
+) -> Private:
     """The method of a private run.
 
     Args:
@@ -63,12 +66,13 @@ def private_method(method: Method, settings: ClientDP, plan: Plan, clients: int,
         plan: of the run.
         clients: N.
         out: the run's folder, where it has one: it holds what was released already.
+        secret: settings of secret sums, to which clients add shares of the noise; None: without.
     """
     mechanism = settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
     seed = plan.seed if settings.testing_only_seeded_noise else None
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
-    return Private(method, mechanism, Journal(out / JOURNAL if out else None), seed)
+    return Private(method, mechanism, Journal(out / JOURNAL if out else None), seed, secret)
 
 
 def audit_of_config(config: RunConfig) -> Audit:

@@ -13,9 +13,42 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, UInt32
+from scipy.special import ndtri
+
+from fedkin.security.secret_keys import add_mask, new_seed
 
 EXTRA = 4  # integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing
 _BLOCK = 2**16  # numbers that are rounded at once
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """A client's share of the noise of a private sum.
+
+    Attributes:
+        clip: C, the longest update that counts in full.
+        deviation: standard deviation of the share, in every number.
+        seeded: whether it comes from the client's own stream: for tests only.
+    """
+
+    clip: float
+    deviation: float
+    seeded: bool = False
+
+    def clipped(self, update: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p"]:
+        """An update that is no longer than C; one that is not finite counts as zero."""
+        update = update.astype(np.float64)
+        norm = float(np.linalg.norm(update))
+        return update * min(1.0, self.clip / norm) if 0 < norm < np.inf else np.zeros(len(update))
+
+    def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
+        """So many numbers of it, of a key that nobody else has."""
+        if self.seeded:
+            return self.deviation * rng.normal(size=count)
+        words = np.zeros(2 * count, np.uint32)
+        add_mask(words, new_seed())
+        uniform = ((words.view(np.uint64) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        return self.deviation * ndtri(uniform)
 
 
 @dataclass(frozen=True)
@@ -61,13 +94,48 @@ class Grid:
             vector[-1] = 1
             return vector
         weight = min(int(examples), self.cap)
-        factor = self.scale * weight / self.cap
-        for start in range(0, len(update), _BLOCK):
-            part = update[start : start + _BLOCK].astype(np.float64)
-            part = np.floor(np.clip(part, -self.limit, self.limit) * factor + rng.random(len(part)))
-            vector[start : start + len(part)] = part.astype(np.int64).astype(np.uint32)
+        self._round(update, weight / self.cap, vector, rng)
         vector[-EXTRA:] = weight, 1, bool(np.abs(update).max(initial=0) > self.limit), 0
         return vector
+
+    def noisy(
+        self,
+        update: Float[np.ndarray, "p"] | None,
+        examples: int,
+        share: NoiseShare,
+        rng: np.random.Generator,
+        numbers: int = 0,
+    ) -> UInt32[np.ndarray, "V"]:
+        """A client's clipped vector with its share of noise, as integers, with nothing behind it.
+
+        Args:
+            update: the client's; None: of a model that it has not trained, of which only noise is sent.
+            examples: its training examples.
+            share: of the noise.
+            rng: of the rounding, and of seeded noise.
+            numbers: p, where there is no update.
+        """
+        if update is None:
+            own = share.noise(numbers, rng)
+        else:
+            clipped = share.clipped(update) * (min(int(examples), self.cap) / self.cap)
+            own = clipped + share.noise(len(update), rng)
+        vector = np.zeros(len(own) + EXTRA, np.uint32)
+        self._round(own, 1.0, vector, rng)
+        return vector
+
+    def _round(
+        self,
+        numbers: Float[np.ndarray, "p"],
+        weight: float,
+        vector: UInt32[np.ndarray, "V"],
+        rng: np.random.Generator,
+    ) -> None:
+        """Fill the front of a vector with the integers of numbers."""
+        for start in range(0, len(numbers), _BLOCK):
+            part = numbers[start : start + _BLOCK].astype(np.float64)
+            part = np.floor(np.clip(part, -self.limit, self.limit) * (self.scale * weight) + rng.random(len(part)))
+            vector[start : start + len(part)] = part.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> Sums:
         """What sums of such vectors say."""

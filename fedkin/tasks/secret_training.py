@@ -22,7 +22,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Memory, Rows
 from fedkin.core.task import Task, each, setting
 from fedkin.secret import client as protocol
-from fedkin.secret.quantization import EXTRA, Grid
+from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.tasks.envelope import TrainEnvelope
 from fedkin.tasks.mixed_model import TrainMixed
 from fedkin.tasks.own_model import TrainBeside
@@ -37,7 +37,8 @@ class _Masked(Holders):
     Attributes:
         partners: holders with whom each client masks.
         members: n, most clients of a group; with ``limit`` and ``cap`` as ``Grid`` has it.
-        hide_choice: whether a client's vector stands among zeros for all other models.
+        hide_choice: whether a client's vector stands among zeros for all other models; or among noise.
+        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where the clip is 0.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -45,6 +46,9 @@ class _Masked(Holders):
     limit: float = setting()
     cap: int = setting()
     hide_choice: bool = setting()
+    clip: float = setting(default=0.0)
+    deviation: float = setting(default=0.0)
+    seeded: bool = setting(default=False)
 
     charged = "not"
     up = Rows(masked=Array("V", np.uint32, missing=0))
@@ -69,17 +73,24 @@ class _Masked(Holders):
         self, own: dict[str, Any], number: int, memory: OwnMemory, rng: np.random.Generator, row: int = 0
     ) -> UInt32[np.ndarray, "V"]:
         """What a client sends in place of its update."""
-        grid = Grid(self.members, self.limit, self.cap)
-        vector = grid.quantized(own["update"], int(own["examples"]), rng.spawn(1)[0])
-        if self.hide_choice:
-            sizes = self.sizes()
-            among = np.zeros((sizes["K"], sizes["p"] + EXTRA), np.uint32)
-            among[int(own["model_index"])] = vector
-            vector = among.ravel()
-        group = self.group_of(number, row)
-        session, masked = protocol.mask(kept_session(memory), group, self.partners[row], vector)
+        vectors, group = self._vectors(own, rng.spawn(1)[0]), self.group_of(number, row)
+        session, masked = protocol.mask(kept_session(memory), group, self.partners[row], vectors.ravel())
         memory["secret_session"] = session.array()
         return masked
+
+    def _vectors(self, own: dict[str, Any], rng: np.random.Generator) -> UInt32[np.ndarray, "k v"]:
+        """What a client adds to the sum of its model, or to those of all."""
+        grid, examples, sizes = Grid(self.members, self.limit, self.cap), int(own["examples"]), self.sizes()
+        models, mine = (sizes["K"], int(own["model_index"])) if self.hide_choice else (1, 0)
+        vectors = np.zeros((models, sizes["p"] + EXTRA), np.uint32)
+        if not self.clip:
+            vectors[mine] = grid.quantized(own["update"], examples, rng)
+            return vectors
+        share = NoiseShare(self.clip, self.deviation, self.seeded)
+        for model in range(models):
+            update = own["update"] if model == mine else None
+            vectors[model] = grid.noisy(update, examples, share, rng, sizes["p"])
+        return vectors
 
     def sizes(self) -> dict[str, int]:
         sizes = cast(Any, super()).sizes()

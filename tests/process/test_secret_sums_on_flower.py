@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path
         assert until(lambda: stage(killed) == SHARED_KEYS, TIMEOUT), lab.output(started)
         lab.kill("site-3")
         assert lab.wait(started, TIMEOUT) == "finished:completed", lab.output(started)
-        assert "no reply from site-3 (secret_train)" in lab.output(started)
+        # it has made its shares; whether they have come, or it is missed as the next message is due, is a matter of ms
+        assert re.search(r"no reply from site-3 \(secret_(shares|train)\)", lab.output(started))
     said = json.loads((tmp_path / "run" / "summary.json").read_text())["secret"]
     assert said == {"sums": 1, "answered": 3, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
     local, others = fk.SGD(epochs=2, batch_size=10, lr=0.1), data.select(np.arange(3))

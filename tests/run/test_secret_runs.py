@@ -258,3 +258,16 @@ def test_options_that_need_single_updates_are_refused(option: dict[str, Any], wo
 def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
     with pytest.raises((ConfigError, fk.MethodError), match=words):
         fk.SecretSums(**settings)
+
+
+def test_private_and_secret(tmp_path: Path) -> None:
+    """The price is that of the run whose server adds the noise; the statement says who is trusted with what."""
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
+    options = {"privacy": privacy, "cohort": N, "rounds": 2}
+    said = simulate(**options, out=tmp_path / "run").summary()["privacy"]
+    plain = simulate(secret=None, **options).summary()["privacy"]
+    assert said["epsilon"] == plain["epsilon"] and said["rounds"] == {"released": 2, "planned": 2}
+    assert said["secret_sums"]["least"] == 3 and said["secret_sums"]["lost"] == 0
+    assert "who took part" in said["trusted"] and "the server" in plain["trusted"]
+    with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
+        simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
