@@ -123,9 +123,8 @@ def many_clients(clients: int, dropout: float, numbers: int = 10_000) -> None:
     start = time.process_time()
     total = measured.run([np.asarray(some) for some in lost])
     expected = vectors[measured.exchange.answered].sum(axis=0, dtype=np.uint32)
-    print(
-        f"{clients} clients, {round(dropout * clients)} lost between exchanges: exact: {bool((total == expected).all())}"
-    )
+    exact = bool((total == expected).all())
+    print(f"{clients} clients, {round(dropout * clients)} lost between exchanges: exact: {exact}")
     print(f"  all clients and the server {time.process_time() - start:.1f} s of CPU", flush=True)
 
 
