@@ -205,13 +205,22 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     if data.get("name") == "file" and isinstance(data.get("path"), str):
         data["path"] = str(path.parent.absolute() / data["path"])
     config = ClientConfig(
-        site=replace(site, folder=str(path.parent.absolute() / site.folder)),
+        site=replace(site, folder=str(path.parent.absolute() / site.folder), **_signing(site, path)),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
     )
     registry.refuse_validation(config.data, sections.place)
     return config
+
+
+def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
+    """The files of a site's certificate, where its own file says. Raises ConfigError for some without the others."""
+    names = ("sign_ca", "sign_certificate", "sign_key")
+    given = {name: getattr(site, name) for name in names if getattr(site, name)}
+    if given and len(given) < len(names):
+        raise ConfigError(f"client.{next(iter(given))}: set all of {', '.join(names)}, or none")
+    return {name: str(path.parent.absolute() / value) for name, value in given.items()}
 
 
 def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:

@@ -45,6 +45,9 @@ class SiteSettings:
         None  # of [data]: numbers, or "first:end"; None: all
     )
     worker: Literal["warm", "none"] = "warm"  # a process that stays answers all messages, or a new one each
+    sign_ca: str = ""  # certificate of the authority by whose members keys of secret sums are signed
+    sign_certificate: str = ""  # the site's own, of its name
+    sign_key: str = ""  # its private key
 
     def client_numbers(self, total: int) -> np.ndarray:
         """The clients that this node runs, out of the ``total`` of its data; sorted.

@@ -45,6 +45,11 @@ class Client:
         return f"client {self.id}"
 
     @property
+    def identity(self) -> Any:
+        """By which it signs (``secret.signed_keys.Identity``); None where it has none, as in a simulation."""
+        return self._rows.identity
+
+    @property
     def classes(self) -> int:
         """C, the number of classes."""
         return self._rows.data.classes
@@ -175,6 +180,7 @@ class ClientRows:
         stream: random numbers of the call; None where it was given none.
         stale_counts: whether clients compare with their label counts before any shift, not with those when placed.
         limited: clients and positions of training samples -> data and workers, with a client of its own for each.
+        identity: by which a real site signs; None in a simulation.
     """
 
     task: str
@@ -192,6 +198,7 @@ class ClientRows:
     stream: Stream | None
     stale_counts: bool = False
     limited: Callable[[Int[np.ndarray, "r"], list[np.ndarray]], tuple[Any, Scorer, Trainer]] | None = None
+    identity: Any = None
 
     @property
     def every(self) -> slice:

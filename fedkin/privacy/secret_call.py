@@ -27,11 +27,12 @@ from fedkin.tasks.secret_training import masked_form
 
 @dataclass
 class _Group:
-    """A group of clients: its number, the rows of those that have announced keys, and their sum."""
+    """A group of clients: its number, the rows of those that have announced keys, their sum, and their signatures."""
 
     number: int
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
+    signatures: Int[np.ndarray, "m s"]
 
 
 class GroupSum(NamedTuple):
@@ -126,14 +127,15 @@ class SecretCall:
         every = np.concatenate([np.zeros(0, np.int64), *rows.values()])
         number = np.repeat(np.array([*rows], np.int64), [len(own) for own in rows.values()])
         asked = self._present(every, "keys")
-        reply = self._world.run(SecretKeys(self._id, number[asked]), self._clients[every[asked]])
+        reply = self._world.run(SecretKeys(self._id, number[asked], self._settings.signed), self._clients[every[asked]])
         groups = []
         for one in rows:
             there = reply.arrived & (number[asked] == one)
             own, announced = every[asked[there]], reply.announced[there].astype(np.uint8)
             try:
                 settings = (announced, self._settings.neighbours)
-                groups.append(_Group(one, own, Exchange.of(context(self._id, one), self._clients[own], *settings)))
+                exchange = Exchange.of(context(self._id, one), self._clients[own], *settings)
+                groups.append(_Group(one, own, exchange, reply.signature[there]))
             except LostSumError as error:
                 self.lost[one] = str(error)
         return groups
@@ -214,7 +216,9 @@ class SecretCall:
         """What some clients of a group are sent in an exchange."""
         exchange = group.exchange
         fields = {"holders": exchange.holder_numbers(), "announced": exchange.announced[exchange.places].astype(int)}
-        if name != "shares":
+        if name == "shares":
+            fields |= {"signatures": group.signatures[exchange.places]}
+        else:
             fields |= {"partners": exchange.partners}
         if name == "reveal":
             fields |= {"sealed": exchange.inbox().astype(int), "wanted": exchange.wanted()}

@@ -22,6 +22,8 @@ class SecretSums:
         examples_cap: a client weighs its training examples, at most this number; 1: all weigh the same.
         hide_choice: whether clusters are hidden too: all clients of a round add one vector over all clusters, which is
             as many times longer. Methods whose clients choose as they train (IFCA) need it.
+        signed: whether sites sign their keys, so that the server cannot put its own in their place. Each site needs a
+            certificate of an authority that is not the server.
         others: what becomes of client work that is no sum: it is refused, or sent in the clear, and reported.
         dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
     """
@@ -31,6 +33,7 @@ class SecretSums:
     limit: float = 8.0
     examples_cap: int = 1000
     hide_choice: bool = False
+    signed: bool = False
     others: Literal["refuse", "clear"] = "refuse"
     dropout: float = 0.0
 
@@ -39,6 +42,7 @@ class SecretSums:
         check_positive("limit", self.limit)
         check_positive_integer("examples_cap", self.examples_cap)
         check_choice("hide_choice", self.hide_choice, (True, False))
+        check_choice("signed", self.signed, (True, False))
         check_choice("others", self.others, ("refuse", "clear"))
         check_not_negative("dropout", self.dropout)
         if self.least < LEAST:

@@ -87,6 +87,7 @@ class SimulatedWorld:
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
         self._files = {} if data.packed else mapped_files((data.x, data.y))  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
+        self.identity: Any = None  # by which a real site's clients sign
 
     if not TYPE_CHECKING:  # which must still see what is not there
 
@@ -189,6 +190,7 @@ class SimulatedWorld:
         workers = {"scorer": self._scorer, "trainer": self._trainer, "memory": self._memory, "stream": stream}
         data = {"ids": self._ids, "data": self.data, "first_data": self._first_data, "together": self.spec.detects}
         coded = {"declared": task.memory, "stale_counts": self._stale_counts, "limited": self._limited}
+        workers |= {"identity": self.identity}
         return ClientRows(task.name, clients, ~failed, steps, **coded, **data, **workers)
 
     def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Scorer, Trainer]:

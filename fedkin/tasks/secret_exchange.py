@@ -18,6 +18,7 @@ from fedkin.core.schema import Memory, Rows, integers
 from fedkin.core.task import Task, each, setting
 from fedkin.secret import client as protocol
 from fedkin.secret.client import ANNOUNCED, SEALED, SESSION, Group, Session
+from fedkin.secret.signed_keys import SIGNATURE, check_signed, sign
 from fedkin.security.secret_keys import SEED
 
 SESSION_MEMORY = {"secret_session": Memory(str(SESSION), np.int16)}
@@ -41,19 +42,28 @@ class SecretKeys(Task):
     Attributes:
         sum_id: of this sum and no other, with the round.
         group: number of each client's group.
+        signed: whether they shall be signed.
     """
 
     sum_id: str = setting()
     group: Int[np.ndarray, "n"] = each()
+    signed: bool = setting(default=False)
 
-    up = Rows(announced=integers(str(ANNOUNCED), **_BYTES))
+    up = Rows(announced=integers(str(ANNOUNCED), **_BYTES), signature=integers("S", **_BYTES))
     memory = SESSION_MEMORY
     can_be_lost = False  # a simulated client fails in the training
 
     def compute(self, client: Client) -> dict[str, Any]:
-        session, announced = protocol.begin(context(self.sum_id, int(self.group[0])))
+        about = context(self.sum_id, int(self.group[0]))
+        session, announced = protocol.begin(about)
         client.memory["secret_session"] = session.array()
-        return {"announced": announced.astype(np.int64)}
+        signature = np.zeros(0, np.uint8)
+        if self.signed:
+            signature = sign(client.identity, Group(about, client.id, np.array([client.id]), announced[None]))
+        return {"announced": announced.astype(np.int64), "signature": signature.astype(np.int64)}
+
+    def sizes(self) -> dict[str, int]:
+        return {"S": SIGNATURE if self.signed else 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +87,25 @@ class Holders:
         return Group(about, client, self.holders[row], self.announced[row].astype(np.uint8))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SecretShares(Holders, Task):
-    """Shares of each client's secrets, sealed for their holders."""
+    """Shares of each client's secrets, sealed for their holders.
+
+    Attributes:
+        signatures: of the holders' announcements; empty where they are not signed.
+    """
+
+    signatures: Int[np.ndarray, "n G _"] = each()
 
     up = Rows(sealed=integers(f"G {SEALED}", **_BYTES))
     memory = SESSION_MEMORY
     can_be_lost = False
 
     def compute(self, client: Client) -> dict[str, Any]:
-        session, sealed = protocol.share(kept_session(client.memory), self.group_of(client.id))
+        group = self.group_of(client.id)
+        if self.signatures.shape[-1] or client.identity is not None:
+            check_signed(client.identity, group, self.signatures[0].astype(np.uint8))
+        session, sealed = protocol.share(kept_session(client.memory), group)
         client.memory["secret_session"] = session.array()
         return {"sealed": sealed.astype(np.int64)}
 

@@ -34,7 +34,8 @@ PACKAGES: dict[str, str] = {
     "tracking": "core",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
     "privacy robust staleness",
-    "server.deploy": "core data simulation simulation.torch config export server security run tracking reporting",
+    "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
+    "reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
     "analysis.compare": "core config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,13 @@ from fedkin.config.plan import Plan
 from fedkin.privacy.secret_sums import Secret
 from fedkin.run.loop import RunState, run
 from fedkin.run.secret_runs import secret_record
+from fedkin.secret.signed_keys import Identity
+from fedkin.security.certificates import Authority
 from fedkin.server.message import RpcMessage
+from fedkin.tasks.secret_exchange import SecretKeys, SecretShares
+from tests.security.signers import certified
 from tests.server.memory_transport import MemoryTransport, Station
-from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
+from tests.server.small_federations import clustered_data, join_nodes, model_of, node_of, remote, simulated
 
 CLIENTS, ROUNDS = 6, 2
 LONE = [[client] for client in range(CLIENTS)]
@@ -148,3 +155,40 @@ def test_a_request_that_comes_again_with_another_vector_is_refused() -> None:
     again = RpcMessage({**request.header, "call": [1, 2]}, request.arrays)
     with pytest.raises(fk.FedkinError, match="each is answered once"):
         station.handle(again)
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
+    lies: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport, authority = MemoryTransport(), Authority.new("trial")
+    for client in range(CLIENTS):
+        node, name = node_of(f"site-{client}", [client], clustered_data(), model_of()), f"site-{client}"
+        identity = Identity(name, certified(tmp_path, authority, name))
+
+        def world(ids: np.ndarray, make: Any = node.world, own: Identity = identity) -> Any:
+            made = copy.copy(make(ids))
+            made.identity = own
+            return made
+
+        transport.join(100 - client, replace(node, world=world))
+    if lies:
+        changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))  # of the second holder
+    secret = Secret(fk.FedAvg(), replace(SETTINGS, signed=True))
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        run(remote(transport, clustered_data(), model_of()), secret, Plan(1, CLIENTS, seed=2))
+    said = secret_record(secret)["secret"]
+    assert (said["answered"], said["lost"]) == ((0, 1) if lies else (CLIENTS, 0))
+    assert ("the key of client 1 does not verify" in caplog.text) == lies
+
+
+def test_sites_with_a_certificate_take_part_in_no_sum_that_is_not_signed(tmp_path: Path) -> None:
+    """A server cannot ask them to do without."""
+    node = node_of("site-0", [0], clustered_data(), model_of())
+    identity = Identity("site-0", certified(tmp_path, Authority.new("trial"), "site-0"))
+    own = copy.copy(node.world(np.arange(1)))
+    own.identity = identity
+    announced = own.run(SecretKeys("sum", np.zeros(1, np.int64)), np.arange(1)).announced
+    about = {"sum_id": "sum", "group": np.zeros(1, np.int64), "holders": np.array([[0]]), "announced": announced[None]}
+    with pytest.raises(fk.FedkinError, match="does not verify"):
+        own.run(SecretShares(**about, signatures=np.zeros((1, 1, 0), np.int64)), np.arange(1))

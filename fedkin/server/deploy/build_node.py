@@ -18,6 +18,8 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData
+from fedkin.secret.signed_keys import Identity
+from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.node import Node
@@ -68,10 +70,22 @@ def build_node(model: Any, data: FederatedData, site: SiteSettings, config_diges
     def start() -> str:
         return model_digest(model.initial(HANDSHAKE_SEED))
 
+    identity = _identity(site)
+
     def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
-        return SimulatedWorld(own, model, ids=ids)
+        made = SimulatedWorld(own, model, ids=ids)
+        made.identity = identity
+        return made
 
     return Node(site.name, handshake, start, own.train.sizes, world, NodeDisk(Path(site.folder)))
+
+
+def _identity(site: SiteSettings) -> Identity | None:
+    """By which a site signs. Raises ConfigError for files that are not its own."""
+    if not site.sign_key:
+        return None
+    files = (Path(site.sign_ca), Path(site.sign_certificate), Path(site.sign_key))
+    return Identity(site.name, Signer(site.name, *files))
 
 
 def _site_data(config: ClientConfig) -> FederatedData:

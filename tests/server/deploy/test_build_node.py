@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import tomli_w
 
 from fedkin.config.server import load_client
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.security.certificates import Authority
 from fedkin.server.deploy.build_node import node_from_config
+from tests.security.signers import certified
 
 COLUMNS = ["age", "pulse"]
 LABELS = ["ill", "well"]
@@ -81,3 +84,24 @@ def test_so_many_labels_as_classes(tmp_path: Path) -> None:
     for labels in (["ill"], ["ill", "ill"]):
         with pytest.raises(ConfigError, match="labels must be 2 different names"):
             load_client(site(tmp_path, lines, {"labels": labels, "features": COLUMNS}))
+
+
+SIGN = {"sign_ca": "ca.pem", "sign_certificate": "berlin.pem", "sign_key": "berlin-key.pem"}
+
+
+def test_a_site_signs_with_the_certificate_that_its_file_names(tmp_path: Path) -> None:
+    path = site(tmp_path, table("age,pulse,y,client_id", *["ill", "well"] * 5))
+    assert node_from_config(load_client(path)).world(np.arange(1)).identity is None  # type: ignore[attr-defined]
+    certified(tmp_path, Authority.new("trial"), "berlin")
+    content = tomllib.loads(path.read_text())
+    content["client"] |= SIGN
+    path.write_text(tomli_w.dumps(content))
+    assert node_from_config(load_client(path)).world(np.arange(1)).identity.name == "berlin"  # type: ignore[attr-defined]
+    content["client"]["name"] = "paris"
+    path.write_text(tomli_w.dumps(content))
+    with pytest.raises(ConfigError, match=r"berlin\.pem is not that of 'paris'"):
+        node_from_config(load_client(path))
+    del content["client"]["sign_ca"]
+    path.write_text(tomli_w.dumps(content))
+    with pytest.raises(ConfigError, match="set all of sign_ca, sign_certificate, sign_key, or none"):
+        load_client(path)

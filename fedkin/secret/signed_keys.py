@@ -1,0 +1,91 @@
+"""Announcements that clients have signed, so that no server can put keys of its own in their place.
+
+A signature is by a member's certificate (``security.signatures``), over the sum, the client's number and its keys.
+Shapes: G holders of a client's shares, S bytes of a signature with the name and the certificate behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import UInt8
+
+from fedkin.core.errors import FedkinError
+from fedkin.secret.client import Group, RefusedError
+from fedkin.security.signatures import MessageSigner, SignatureError
+
+SIGNATURE = 2048  # bytes, most of which are the certificate
+_LENGTHS = struct.Struct(">HHH")  # of the name, the signature and the certificate, in front of them
+
+
+class Identity(NamedTuple):
+    """Who signs, and checks what others have signed."""
+
+    name: str
+    signer: MessageSigner
+
+
+def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
+    """The signature of a client's own announcement.
+
+    Args:
+        identity: the client's; None where it has none.
+        group: of the client alone, with what it announces.
+
+    Raises:
+        RefusedError: it has none, or its certificate is longer than any that fedkin makes.
+    """
+    if identity is None:
+        raise RefusedError("secret.signed needs a certificate of this site: sign_certificate and others in [client]")
+    name, signer = identity.name.encode(), identity.signer
+    signature = signer.sign(_content(group, 0))
+    text = _LENGTHS.pack(len(name), len(signature), len(signer.certificate)) + name + signature + signer.certificate
+    if len(text) > SIGNATURE:
+        raise RefusedError(f"a certificate of {len(signer.certificate)} bytes, which is too long")
+    return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
+
+
+def check_signed(identity: Identity | None, group: Group, signatures: UInt8[np.ndarray, "G S"]) -> None:
+    """Refuse holders whose keys others than they have announced.
+
+    Args:
+        identity: of the client that checks.
+        group: its holders.
+        signatures: of each.
+
+    Raises:
+        RefusedError: the first key that does not verify, or a name that is there twice.
+    """
+    if identity is None:
+        raise RefusedError("secret.signed needs a certificate of this site: sign_certificate and others in [client]")
+    names = []
+    for row in np.flatnonzero(group.present):
+        number = int(group.holders[row])
+        try:
+            name, signature, certificate = _parts(signatures[row].tobytes())
+            identity.signer.check(name, certificate, signature, _content(group, int(row)))
+        except (FedkinError, ValueError, struct.error) as error:
+            detail = error.detail if isinstance(error, SignatureError) else str(error)
+            raise RefusedError(f"the key of client {number} does not verify: {detail}") from error
+        names.append(name)
+    if len(set(names)) < len(names):
+        raise RefusedError("two clients of one name: signed sums are of sites with one client each")
+
+
+def _content(group: Group, row: int) -> bytes:
+    """What is signed of a client's announcement."""
+    number = int(group.holders[row])
+    return b"fedkin secret sums 1 keys " + group.about + f" client {number} ".encode() + group.announced[row].tobytes()
+
+
+def _parts(text: bytes) -> tuple[str, bytes, bytes]:
+    """Name, signature and certificate. Raises ValueError or struct.error for anything else."""
+    sizes, parts, start = _LENGTHS.unpack_from(text), [], _LENGTHS.size
+    for size in sizes:
+        parts.append(text[start : start + size])
+        start += size
+    if start > len(text):
+        raise ValueError("it is cut")
+    return parts[0].decode(), parts[1], parts[2]
