@@ -186,7 +186,7 @@ def test_sites_with_a_certificate_take_part_in_no_sum_that_is_not_signed(tmp_pat
     """A server cannot ask them to do without."""
     node = node_of("site-0", [0], clustered_data(), model_of())
     identity = Identity("site-0", certified(tmp_path, Authority.new("trial"), "site-0"))
-    own = copy.copy(node.world(np.arange(1)))
+    own: Any = copy.copy(node.world(np.arange(1)))
     own.identity = identity
     announced = own.run(SecretKeys("sum", np.zeros(1, np.int64)), np.arange(1)).announced
     about = {"sum_id": "sum", "group": np.zeros(1, np.int64), "holders": np.array([[0]]), "announced": announced[None]}

@@ -186,6 +186,14 @@ def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
             lab.serve(rounds=2, more=f'[late]\nname = "replies"\n{wrong}')
 
 
+def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    run = lab.serve(method=FEDAVG, rounds=2, more='[secret]\nname = "sums"\nexamples_cap = 20')
+    assert run.summary()["secret"]["answered"] == 2 * CLIENTS and run.config["secret"]["examples_cap"] == 20
+    with pytest.raises(ConfigError, match=r"secret\.dropout: real clients drop out by themselves"):
+        lab.serve(method=FEDAVG, more='[secret]\nname = "sums"\ndropout = 0.1')
+
+
 @pytest.mark.parametrize("round", [1, 3])
 def test_a_stopped_server_resumes_to_the_same_result(
     round: int, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
