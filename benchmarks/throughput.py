@@ -5,8 +5,10 @@ CNN of FEMNIST. The tables are written into docs/benchmarks-methods.md.
 
 Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds are counted, without
 scoring, of a second run: a short one before compiles all programs. After each method FedAvg runs again, and the ratio
-of the two medians is what says something about another machine. A method's clusters are found in round 0 (the start),
-as its defaults have it, with 4 clusters where it asks for a number.
+of the two medians is what says something about another machine. The short run counts how often a round goes through
+samples (benchmarks/passes.py): "passes" are a method's beside FedAvg's, and the time of a pass is what is left of the
+ratio when they are divided out. A method's clusters are found in round 0 (the start), as its defaults have it, with 4
+clusters where it asks for a number.
 """
 
 from __future__ import annotations
@@ -14,17 +16,22 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import fedkin as fk
+from benchmarks.passes import counted
 from benchmarks.tables import put
 from fedkin.config import registry
 from fedkin.core.errors import FedkinError
 
 PAGE = Path("docs/benchmarks-methods.md")
 COHORT, FIRST = 20, 4  # rounds before FIRST compile programs
-HEAD = ("method", "seconds to the first round", "seconds a round", "clients a second", "FedAvg's time")
+SECONDS = ("seconds to the first round", "seconds a round", "clients a second")
+HEAD = ("method", *SECONDS, "FedAvg's time", "passes", "time of a pass")
 
 
 class Speed(NamedTuple):
@@ -51,10 +58,10 @@ def main() -> None:
     for name in options.models.split(","):
         rows = []
         model = registry.make(registry.models(), {"name": name}, data)
-        speed("fedavg", data, model, options.rounds)
+        one = passes("fedavg", data, model)
         for method in options.methods.split(","):
             try:
-                rows.append(row(method, data, model, options.rounds))
+                rows.append(row(method, data, model, options.rounds, one))
             except FedkinError as error:  # it does not fit the data or the model
                 print(f"{name}: {method} is left out: {error}", flush=True)
                 continue
@@ -63,9 +70,9 @@ def main() -> None:
                 put(PAGE, f"throughput {name}", HEAD, rows)
 
 
-def row(method: str, data: fk.FederatedData, model: Any, rounds: int) -> list[str]:
-    """The figures of a method, beside FedAvg right after it."""
-    speed(method, data, model, FIRST + 2)  # compiles
+def row(method: str, data: fk.FederatedData, model: Any, rounds: int, one: float) -> list[str]:
+    """The figures of a method, beside FedAvg right after it; ``one`` is how many gradients a round of FedAvg has."""
+    factor = passes(method, data, model) / one
     own = speed(method, data, model, rounds)
     beside = speed("fedavg", data, model, rounds)
     return [
@@ -74,17 +81,34 @@ def row(method: str, data: fk.FederatedData, model: Any, rounds: int) -> list[st
         f"{own.round:.3f}",
         f"{own.clients:.0f}",
         f"x {own.round / beside.round:.2f}",
+        f"{factor:.2f}",
+        f"x {own.round / beside.round / factor:.2f}",
     ]
+
+
+def passes(method: str, data: fk.FederatedData, model: Any) -> float:
+    """Gradients of samples in the first round that is timed, of a short run, which compiles all programs."""
+    totals: list[float] = []
+    with counted() as work:
+        simulate(method, data, model, FIRST + 2, lambda _: totals.append(work.total))
+    return statistics.median(np.diff(totals)[FIRST:-1])
 
 
 def speed(method: str, data: fk.FederatedData, model: Any, rounds: int) -> Speed:
     """Run a method, and time its rounds."""
+    stamps: list[float] = []
+    begin = time.perf_counter()
+    simulate(method, data, model, rounds, lambda _: stamps.append(time.perf_counter()))
+    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
+    return Speed(stamps[0] - begin, statistics.median(seconds[FIRST:-1]))
+
+
+def simulate(method: str, data: fk.FederatedData, model: Any, rounds: int, on_round: Callable[[Any], None]) -> None:
+    """A run of a method with its defaults, and four clusters where it asks for a number."""
     values: dict[str, Any] = {"name": method}
     options = registry.resolve("method", registry.methods(), values, lambda key: key)
     if "clusters" in options and method not in ("fedrep", "ditto", "apfl", "pfedme"):
         options["clusters"] = 4
-    stamps: list[float] = []
-    begin = time.perf_counter()
     fk.simulate(
         registry.make(registry.methods(), options),
         data,
@@ -93,10 +117,8 @@ def speed(method: str, data: fk.FederatedData, model: Any, rounds: int) -> Speed
         cohort=COHORT,
         local=fk.SGD(epochs=1, batch_size=10, lr=0.03),
         evaluate_every=0,
-        on_round=lambda _: stamps.append(time.perf_counter()),
+        on_round=on_round,
     )
-    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
-    return Speed(stamps[0] - begin, statistics.median(seconds[FIRST:-1]))
 
 
 if __name__ == "__main__":

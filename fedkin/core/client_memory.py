@@ -52,6 +52,14 @@ class ClientMemory:
         """A copy of the array that one client keeps."""
         return np.array(self._columns[name][client])
 
+    def bytes(self) -> Int[np.ndarray, "N"]:
+        """How many bytes each client keeps, of all its arrays together."""
+        return self._bytes(list(self._columns), np.arange(self._clients))
+
+    def _bytes(self, names: list[str], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        none = np.zeros(len(clients), np.int64)
+        return sum((self.has(name, clients) * self._columns[name][:1].nbytes for name in names), none)
+
     def write(self, task: str, name: str, memory: Memory, clients: Int[np.ndarray, "n"], values: np.ndarray) -> None:
         """Let clients keep arrays, in place of those of this name that they kept before.
 
@@ -85,7 +93,7 @@ class ClientMemory:
             bad = self.who(task, clients[~finite][0], name)
             raise TaskError(f"{bad}: expected finite numbers of type {values.dtype}, got NaN or infinity")
         own, others = values[:1].nbytes, [one for one in self._columns if one != name]
-        total = own + sum(self.has(one, clients) * self._columns[one][:1].nbytes for one in others)
+        total = own + self._bytes(others, clients)
         if np.max(total) > self._limit:
             bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(

@@ -15,6 +15,7 @@ from fedkin.run.method_options import NO_OPTIONS, MethodOptions
 from papers.benchmark.federations import Setting
 
 STEPS = 12  # gradient steps of a client in a round, of all its models together
+INNER = 3  # of them to each of pFedMe's steps
 TRIALS = 3
 
 
@@ -85,6 +86,11 @@ def _feddrift(delta: float) -> Callable[[Setting], Method]:
     return lambda setting: methods.FedDrift(every=setting.every or setting.rounds, models=4, delta=delta)
 
 
+def _pfedme(setting: Setting) -> Method:
+    """With lambda 1, as its product with the learning rate must not be above 1."""
+    return methods.PFedMe(strength=1.0, own_steps=INNER, own_lr=setting.rates[1])
+
+
 def _two(setting: Setting) -> int:
     return 2
 
@@ -108,6 +114,15 @@ CONTENDERS = (
     ),
     Contender("FedPer", OWN, lambda s: methods.FedPer()),
     Contender("FedRep", OWN, lambda s: methods.FedRep(head_epochs=STEPS // 2), passes=_two),
+    Contender(
+        *("APFL", OWN, lambda s: methods.APFL()),
+        *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), NO_OPTIONS, _two),
+    ),
+    Contender("pFedMe", OWN, _pfedme, passes=lambda setting: INNER),
+    Contender(
+        *("FEROMA", OWN, lambda s: methods.FEROMA()),
+        ("mixes from round 6 on at the latest, not 21", lambda s: methods.FEROMA(latest=5)),
+    ),
     Contender("FedEM", MIXED, _clustered(methods.FedEM), passes=_components),
     Contender("FedRC", MIXED, _clustered(methods.FedRC), passes=_components),
     Contender(

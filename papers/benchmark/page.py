@@ -14,7 +14,7 @@ from fedkin.analysis.tables import rows_of
 from fedkin.reporting.ranks_figure import draw
 from fedkin.reporting.style import STYLE
 from fedkin.reporting.style import write as write_figure
-from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS
+from papers.benchmark.contenders import CONTENDERS, INNER, STEPS, TRIALS
 from papers.benchmark.federations import REGIMES, SETTINGS
 from papers.benchmark.queue import LEAST, SEEDS, cells, jobs
 from papers.benchmark.tables import (
@@ -61,7 +61,7 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
 def frame(lines: list[dict]) -> pd.DataFrame:
     """The runs, without the trials, as a table."""
     columns = ["row", "column", "seed", "chosen", "accuracy", "newcomers", "bottom_decile", "ari"]
-    columns += ["bytes_down", "bytes_up", "seconds", "refused"]
+    columns += ["bytes_down", "bytes_up", "seconds", "server_memory", "client_memory", "model_bytes", "refused"]
     return pd.DataFrame([line for line in lines if line["trial"] is None], columns=columns)
 
 
@@ -145,8 +145,9 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
 `python -m papers.benchmark --hours 1` runs what is missing, the most informative runs first, and writes this page.
 
 * **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches of 10, of all models
-  that it trains together (a mixture of K components: {STEPS} / K each; Ditto and FedRep: half for each part). Bytes are
-  not equal; they are [reported](#what-each-costs). All clients take part in every round.
+  that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: half for each part;
+  pFedMe: {INNER} of them to a step). Bytes are not equal; they are [reported](#what-each-costs). All clients take part
+  in every round.
 * **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; of a stream, its next step)
   of a draw of another seed, from {TRIALS} candidates for [each method](#grids): the same number of trials for each.
 * **Newcomers**: the last clients take no part in training. After it each is placed by the method's own rule.
@@ -156,7 +157,9 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
 * Clustered methods are told the number of clusters that the setting has, where they do not find it.
 * Of TCGA-BRCA validation samples are other draws of the same deaths, so that its trials say little, and the newcomer
   has three pairs to be tested on.
-* An equal budget is hard on mixtures: with K components they take a K-th of the steps with each."""
+* An equal budget is hard on mixtures: with K components they take a K-th of the steps with each; and on pFedMe, whose
+  lambda is 1 (its product with the learning rate must not be above 1; the authors have 15 and 0.005), and the rate of
+  the inner steps the middle one."""
 NEWCOMERS = (
     "Accuracy on the test samples of clients that took no part, percent, placed after the last round by the method's "
     "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method has what a client has "
@@ -164,7 +167,10 @@ NEWCOMERS = (
 )
 COSTS = (
     "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at the same setting: "
-    "the median over the settings. Seconds are with compilation where a program was new, and so a rough guide."
+    "the median over the settings. Seconds are with compilation where a program was new, and so a rough guide. What is "
+    "kept from round to round is counted after the last round, in models of the setting: the arrays of the method's "
+    "state on the server, and what the client that keeps most has stored. The samples of earlier steps, which clients "
+    "of a stream keep for every method, are not counted."
 )
 BREAKS = (
     "Settings at which the mean over seeds is more than two points below FedAvg's, which does not cluster, or below "

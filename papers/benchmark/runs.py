@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.config.plan import Plan
+from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
@@ -69,6 +70,7 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
         accuracy = prequential_accuracy(ended.records, setting.every)
     line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
     line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(ended.seconds, 3)}
+    line |= _kept(ended, data.clients, world.spec.parameters)
     return line if validated else line | {"newcomers": _newcomers(world, method, ended.state, setting, seed)}
 
 
@@ -76,6 +78,15 @@ def _of_clients(scores: Scores) -> Line:
     """The mean over clients, and the client at the lowest tenth."""
     own = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
     return {"client_mean": float(own.mean()), "bottom_decile": float(own[len(own) // 10])}
+
+
+def _kept(ended: loop.RunState, clients: int, parameters: int) -> Line:
+    """What is kept after the last round, in bytes: by the server in the method's state, by the client that keeps most,
+    and of one model, for comparison."""
+    memory = ClientMemory(clients)
+    memory.restore(ended.memory)
+    server = sum(array.nbytes for array in vars(ended.state).values())
+    return {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
 
 
 def _tuned(world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream) -> Scores:

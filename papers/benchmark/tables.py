@@ -94,25 +94,30 @@ def newcomers(runs: pd.DataFrame) -> str:
 
 
 def costs(runs: pd.DataFrame) -> str:
-    """Bytes and seconds beside FedAvg's."""
+    """Bytes and seconds beside FedAvg's, and what is kept, in models."""
+    sent = [_of_cells(runs, name) for name in SENT]
+    model = _of_cells(runs, "model_bytes")
+    kept = [_of_cells(runs, name) / model for name in KEPT]
     rows = []
-    tables = {
-        name: runs.dropna(subset=[name]).groupby(["row", "column"])[name].median().unstack("column") for name in COSTS
-    }
     for name in NAMES:
-        factors = [_factor(table, name) for table in tables.values()]
-        rows.append([name, *factors])
-    return markdown(["method", *COSTS.values()], rows)
+        factors = [_median(table[name] / table["FedAvg"] if name in table else []) for table in sent]
+        rows.append([name, *factors, *(_median(table[name] if name in table else []) for table in kept)])
+    return markdown(["method", *SENT.values(), *KEPT.values()], rows)
 
 
-COSTS = {"bytes_down": "down", "bytes_up": "up", "seconds": "seconds"}
+SENT = {"bytes_down": "down", "bytes_up": "up", "seconds": "seconds"}
+KEPT = {"server_memory": "kept by the server", "client_memory": "kept by a client"}
 
 
-def _factor(table: Any, name: str) -> str:
-    if name not in table or "FedAvg" not in table:
-        return ""
-    ratio = (table[name] / table["FedAvg"]).dropna()
-    return f"{ratio.median():.2f}" if len(ratio) else ""
+def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
+    """The median over seeds, settings down, methods across."""
+    return runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].median().unstack("column")
+
+
+def _median(of_settings: Any) -> str:
+    known = np.asarray(of_settings, float)
+    known = known[np.isfinite(known)]
+    return f"{np.median(known):.2f}" if len(known) else ""
 
 
 def breaks(runs: pd.DataFrame) -> str:

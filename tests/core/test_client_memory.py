@@ -57,6 +57,14 @@ def test_what_some_clients_keep() -> None:
     assert kept.changes == 3
 
 
+def test_bytes_of_each_client() -> None:
+    """12 of the vector, 8 of the count and 32 of the place; client 3 forgets the last one."""
+    kept = filled()
+    kept.forget(np.array([3]), "assignment")
+    np.testing.assert_array_equal(kept.bytes(), [0, 52, 0, 20, 0])
+    np.testing.assert_array_equal(memory().bytes(), np.zeros(5))
+
+
 def test_a_second_array_takes_the_place_of_the_first() -> None:
     kept = filled()
     write(kept, "count", np.array([1]), [9])

@@ -120,6 +120,14 @@ def test_a_run(name: str) -> None:
     assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
 
 
+def test_what_is_kept() -> None:
+    """One model and the clusters of N = 6 clients on the server; with Ditto a model on each client, too."""
+    plain, own = (runs.measure(SMALL, contender(name), 1, 0, False) for name in ("FedAvg", "Ditto"))
+    model = plain["model_bytes"]
+    assert plain["server_memory"] == own["server_memory"] == model + 6 * 8
+    assert (plain["client_memory"], own["client_memory"]) == (0, model)
+
+
 def test_newcomers_take_no_part() -> None:
     """What they have changes their own score alone."""
 
@@ -154,6 +162,7 @@ def filled(store: Path, fake: list) -> Path:
             line: Line = {"row": row, "column": column, "trial": None, "seed": seed, "setting": cell.digest(None)}
             figures = {"accuracy": 0.9 - 0.01 * (number % len(CONTENDERS)) + 1e-4 * rng.random(), "newcomers": 0.5}
             figures |= {"bytes_down": 10 + number % len(CONTENDERS), "bytes_up": 10, "seconds": 1.0, "chosen": 1}
+            figures |= {"server_memory": 100 * (1 + number % len(CONTENDERS)), "client_memory": 50, "model_bytes": 100}
             refuses = column == "FedRC" and place == 0
             keep(line | ({"refused": "no last layer"} if refuses else figures), store)
     return store
@@ -174,7 +183,7 @@ def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> 
     )
     labels = tables.per_draw(table, [SETTINGS[0].name])
     assert "FedRC" not in labels and len(labels) == 3
-    assert "| IFCA | 1.10 | 1.00 | 1.00 |" in tables.costs(table)
+    assert "| IFCA | 1.10 | 1.00 | 1.00 | 2.00 | 0.50 |" in tables.costs(table)
     assert "Local" in tables.breaks(table) and "rotations (-20)" in tables.breaks(table)
 
 

@@ -1,0 +1,102 @@
+"""How often a simulated run goes through samples: gradients, and scores, which are a third of one.
+
+A gradient is a pass forward and back, and the pass back is about two forward ones. What methods compute otherwise, such
+as singular vectors of the samples or distances of updates, is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from fedkin.core.workers import NO_TERMS
+from fedkin.simulation.scoring import Scorer
+from fedkin.simulation.trainer import Trainer
+
+SCORE = 1 / 3
+
+
+class Passes:
+    """Gradients of single samples, counted since the start; a score counts as ``SCORE`` of one."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def counts(self, method: Callable, samples: Callable[..., float]) -> Callable:
+        """The method of a worker, which counts what it does.
+
+        Args:
+            method: of ``Trainer`` or ``Scorer``.
+            samples: from its arguments to the number of gradients.
+        """
+
+        def counted(worker: Any, *args: Any, **options: Any) -> Any:
+            self.total += samples(worker._data, *args, **options)
+            return method(worker, *args, **options)
+
+        return counted
+
+
+@contextmanager
+def counted() -> Iterator[Passes]:
+    """Count the passes of all simulations of this process meanwhile."""
+    passes, counting = Passes(), ExitStack()
+    with counting:
+        for worker, name, samples in _COUNTED:
+            counting.enter_context(patch.object(worker, name, passes.counts(getattr(worker, name), samples)))
+        yield passes
+
+
+def _trained(
+    data: Any,
+    models: Any,
+    clients: Any,
+    index: Any,
+    work: Any,
+    steps: Any,
+    stream: Any,
+    gradient: bool = False,
+    terms: Any = NO_TERMS,
+    weights: Any = None,
+) -> float:
+    """Of each step that of w; those that give theta, or that of a model beside w."""
+    sizes = data.train.sizes[clients]
+    each = steps * (sizes if work.steps is None else np.minimum(work.batch_size, sizes))
+    times = 1 if terms.envelope is None else terms.envelope.steps
+    first = sizes.sum() if gradient and work.steps is None else 0
+    return float(each.sum() * (times + (terms.own is not None)) + first)
+
+
+def _gradients(data: Any, models: Any, clients: Any, index: Any) -> float:
+    return float(data.train.sizes[clients].sum())
+
+
+def _scored(data: Any, models: Any, clients: Any, index: Any, split: str) -> float:
+    return SCORE * float(data.part(split).sizes[clients].sum())
+
+
+def _losses(data: Any, models: Any, clients: Any) -> float:
+    return SCORE * len(models) * float(data.train.sizes[clients].sum())
+
+
+def _predicted(data: Any, models: Any, clients: Any, split: str) -> float:
+    return SCORE * len(models) * float(data.part(split).sizes[clients].sum())
+
+
+def _once(data: Any, model: Any, clients: Any, split: str) -> float:
+    return SCORE * float(data.part(split).sizes[clients].sum())
+
+
+_COUNTED: tuple[tuple[type, str, Callable[..., float]], ...] = (
+    (Trainer, "train", _trained),
+    (Trainer, "gradients", _gradients),
+    (Scorer, "score", _scored),
+    (Scorer, "raw_scores", _scored),
+    (Scorer, "sample_losses", _losses),
+    (Scorer, "predict", _predicted),
+    (Scorer, "scores", _once),
+)
