@@ -82,7 +82,9 @@ def merge_up_to(
     return _by_first_appearance(fcluster(tree(upper, linkage), threshold, "distance").astype(np.int64))
 
 
-def best_silhouette(distances: Float[np.ndarray, "n n"], linkage: str = "average") -> Int[np.ndarray, "n"]:
+def best_silhouette(
+    distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
+) -> Int[np.ndarray, "n"]:
     """Cluster labels of the cut of the tree of merges with the highest mean silhouette (Rousseeuw 1987), numbered by
     first appearance. One cluster where that is at most 0.25: no substantial structure (Kaufman & Rousseeuw 1990).
 
@@ -90,6 +92,7 @@ def best_silhouette(distances: Float[np.ndarray, "n n"], linkage: str = "average
         distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not tell directions that
             have nothing in common from those that are opposed.
         linkage: ``complete``, ``average`` or ``single``.
+        most: clusters at most; None: half of the rows.
     """
     from scipy.cluster.hierarchy import cut_tree
     from scipy.cluster.hierarchy import linkage as tree
@@ -100,7 +103,7 @@ def best_silhouette(distances: Float[np.ndarray, "n n"], linkage: str = "average
         return np.zeros(count, np.int64)
     capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
     np.fill_diagonal(capped, 0)
-    cuts = cut_tree(tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, count // 2 + 1)))
+    cuts = cut_tree(tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, (most or count // 2) + 1)))
     silhouettes = [float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T]
     best = int(np.argmax(silhouettes))
     found = silhouettes[best] > _SILHOUETTE

@@ -1,4 +1,5 @@
-"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups, clipping.
+"""What is done to n vectors before a rule aggregates them: mixing, averages of small groups, clipping, leaving
+minorities out.
 
 Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al., ICLR 2022),
 adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in the order of their numbers.
@@ -12,6 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64, Int
+
+from fedkin.clustering.agglomerative import best_silhouette
+from fedkin.measures.cosine import cosine
 
 Rows = Float64[np.ndarray, "n P"]
 BUCKET = 2  # rows of a bucket
@@ -89,9 +93,35 @@ def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
     return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
 
 
+def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
+    """The rows without those that ``majority`` leaves out."""
+    return rows[majority(rows, f)]
+
+
+def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
+    """The numbers of the rows that are left when minorities of together at most f rows that point away are left out:
+    again and again the rows are cut in two by their cosines, as long as the two differ (``best_silhouette``) and the
+    mean of the smaller has a cosine of 0 or less with that of the larger.
+
+    Ours. Attackers that agree with each other pull a median, however many up to half they are; as a group of their own
+    they are found, and count nothing. A minority that does no harm to the direction of the others stays.
+    """
+    kept = np.arange(len(rows))
+    while True:
+        groups = best_silhouette(1 - cosine(rows[kept], rows[kept]), most=2)
+        sizes = np.bincount(groups, minlength=2)
+        if not 0 < sizes.min() <= f - (len(rows) - len(kept)) or sizes[0] == sizes[1]:
+            return kept
+        means = [rows[kept[groups == group]].mean(axis=0) for group in (0, 1)]
+        if means[0] @ means[1] > 0:
+            return kept
+        kept = kept[groups == np.argmax(sizes)]
+
+
 BEFORE: dict[str, Callable[[Rows, int], Rows]] = {
     "nnm": nearest_neighbour_mixing,
     "arc": adaptive_clipping,
     "clip": clip_to_median,
     "bucketing": bucketing,
+    "majority": without_minorities,
 }

@@ -25,6 +25,7 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.robust.preaggregation import BUCKET
 from fedkin.robust.rules import aggregate, parse
+from fedkin.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.robust.weights import weights
 
 JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
@@ -37,19 +38,24 @@ class RobustAggregation:
     Attributes:
         rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median``,
             ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing),
-            ``arc+`` (adaptive clipping), ``clip+`` (to the median length) or ``bucketing+`` (means of random pairs).
+            ``arc+`` (adaptive clipping), ``clip+`` (to the median length), ``bucketing+`` (means of random pairs) or
+            ``majority+`` (without groups that point away, of as many as may be Byzantine).
         byzantine: the share of a cluster's replies that may be Byzantine; below one half.
         least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
+        memory: rounds for which a client's last update goes on counting, so that a rule compares all clients of a
+            cluster and not only those of a round; 0: none. It costs N x P numbers.
     """
 
     rule: str = "nnm+trimmed_mean"
     byzantine: float = 0.3
     least: int = 4
+    memory: int = 0
 
     def __post_init__(self) -> None:
         before, _ = parse(self.rule)
         check_not_negative("byzantine", self.byzantine)
         check_positive("least", self.least)
+        check_not_negative("memory", self.memory)
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
@@ -135,7 +141,7 @@ class Robust:
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
-        own = RobustWorld(world, self.settings)
+        own = RobustWorld(world, self.settings, self._memory(world, state), state.assignment, stream.round)
         after = self.method.round(own, self._own(state), cohort, stream)
         if own.single and not own.averages and stream.round != requirements_of(self.method).first_clustering:
             raise MethodError(f"robust: {_single(self.method)}")
@@ -151,18 +157,34 @@ class Robust:
     def _own(self, state: State) -> Any:
         return own_state(state) if hasattr(state, JUDGED[0]) else state
 
+    def _memory(self, world: World, state: Any) -> UpdateMemory | None:
+        """What clients sent last, of a state that has it, or nothing yet; None where nothing is remembered."""
+        if not self.settings.memory:
+            return None
+        if not hasattr(state, REMEMBERED[0]):
+            return UpdateMemory.empty(world.total_clients, world.spec.parameters)
+        return UpdateMemory(*(getattr(state, name) for name in REMEMBERED))
+
     def _next(self, before: Any, after: State, world: RobustWorld | None) -> State:
         """The method's next state, with what the rule has made of each client's updates."""
-        sums = [getattr(before, name, np.zeros(len(after.assignment))) for name in JUDGED]
+        more = {name: getattr(before, name, np.zeros(len(after.assignment))) for name in JUDGED}
         if world is not None:
-            sums = [sums[0] + world.weight, sums[1] + world.judged]
-        return with_judged(type(after))(**values(after), **dict(zip(JUDGED, sums, strict=True)))
+            more = {
+                "rule_weight": more["rule_weight"] + world.weight,
+                "rule_rounds": more["rule_rounds"] + world.judged,
+            }
+        if world is not None and world.remembered is not None:
+            more |= {name: getattr(world.remembered, name) for name in REMEMBERED}
+        elif hasattr(before, REMEMBERED[0]):
+            more |= {name: getattr(before, name) for name in REMEMBERED}
+        return with_judged(type(after), remembers=REMEMBERED[0] in more)(**values(after), **more)
 
 
 @cache
-def with_judged(kind: type[State]) -> type[Any]:
-    """A type of states with ``JUDGED`` beside the arrays of another; its name and all else are the other's."""
-    return extended_type(kind, JUDGED)
+def with_judged(kind: type[State], remembers: bool = False) -> type[Any]:
+    """A type of states with ``JUDGED``, and what it ``remembers``, beside the arrays of another; its name and all else
+    are the other's."""
+    return extended_type(kind, (*JUDGED, *REMEMBERED) if remembers else JUDGED)
 
 
 class RobustWorld(WorldProxy):
@@ -171,13 +193,25 @@ class RobustWorld(WorldProxy):
     Args:
         world: of the clients.
         settings: the rule.
+        memory: what clients sent last; None: nothing is remembered.
+        assignment: cluster of each client before the round, where something is remembered.
+        round: of the calls.
 
-    It adds up what each client's updates counted (``weight``), and how many there were (``judged``).
+    It adds up what each client's updates counted (``weight``), and how many there were (``judged``), and keeps the
+    updates in ``remembered``.
     """
 
-    def __init__(self, world: World, settings: RobustAggregation) -> None:
+    def __init__(
+        self,
+        world: World,
+        settings: RobustAggregation,
+        memory: UpdateMemory | None = None,
+        assignment: Int[np.ndarray, "N"] | None = None,
+        round: int = 0,
+    ) -> None:
         super().__init__(world)
         self._settings, self.averages, self.single = settings, 0, 0
+        self.remembered, self._assignment, self._round = memory, assignment, round
         self.weight, self.judged = np.zeros((2, world.total_clients))
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -197,8 +231,19 @@ class RobustWorld(WorldProxy):
             rows = np.flatnonzero(reply.arrived & (index == k))
             rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
             if len(rows):
-                means.arrays[vector][k] = self._settings.average(reply.arrays[vector][rows])
-            if self._settings.enough(len(rows)):
-                self.weight[clients[rows]] += self._settings.weights(reply.arrays[vector][rows])
-                self.judged[clients[rows]] += 1
+                means.arrays[vector][k] = self._average(reply.arrays[vector][rows], clients[rows], k)
         return means
+
+    def _average(
+        self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
+    ) -> Float[np.ndarray, "p"]:
+        """What the rule makes of a model's updates, those that are remembered included."""
+        if self.remembered is not None and self._assignment is not None:
+            self.remembered = self.remembered.kept(updates, clients, model, self._round)
+            known = self.remembered.clients(model, self._round - self._settings.memory)
+            known = known[(self._assignment[known] == model) | np.isin(known, clients)]
+            clients, updates = known, self.remembered.last_update[known]
+        if self._settings.enough(len(clients)):
+            self.weight[clients] += self._settings.weights(updates)
+            self.judged[clients] += 1
+        return self._settings.average(updates)

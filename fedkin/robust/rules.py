@@ -187,11 +187,23 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
     mixed = rows.astype(np.float64)
     _check(rule, len(mixed), f)
     for name in before:
-        mixed = BEFORE[name](mixed, f)
+        mixed, f = prepared(mixed, name, f)
         _check(rule, len(mixed), f)
     if last == "krum" and len(mixed) < f + 3:
         raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {len(mixed)}")
     return RULES[last](mixed, f)
+
+
+def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"], int]:
+    """The rows after a step before a rule, and how many of them may be Byzantine still.
+
+    Args:
+        rows: before it.
+        name: of ``BEFORE``.
+        f: that may be Byzantine before it.
+    """
+    after = BEFORE[name](rows, f)
+    return after, max(0, f - (len(rows) - len(after))) if name == "majority" else f
 
 
 def _check(rule: str, n: int, f: int) -> None:

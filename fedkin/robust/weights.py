@@ -13,15 +13,22 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 
 from fedkin.robust.preaggregation import (
-    BEFORE,
     BUCKET,
     Rows,
     adaptive_clipping,
     bucket_order,
     clip_factors,
+    majority,
     nearest_rows,
 )
-from fedkin.robust.rules import geometric_median, krum_scores, parse, smallest_subset, smoothed_geometric_median
+from fedkin.robust.rules import (
+    geometric_median,
+    krum_scores,
+    parse,
+    prepared,
+    smallest_subset,
+    smoothed_geometric_median,
+)
 
 Weights = Float64[np.ndarray, "n"]
 
@@ -35,12 +42,13 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
         f: how many of the clients may be Byzantine.
     """
     before, last = parse(rule)
-    steps = [rows.astype(np.float64)]
+    steps, current = [], rows.astype(np.float64)
     for name in before:
-        steps.append(BEFORE[name](steps[-1], f))
-    counted = WEIGHTS[last](steps.pop(), f)
-    for name, mixed in zip(reversed(before), reversed(steps), strict=True):
-        counted = _BACK[name](mixed, f, counted)
+        steps.append((name, current, f))
+        current, f = prepared(current, name, f)
+    counted = WEIGHTS[last](current, f)
+    for name, mixed, possible in reversed(steps):
+        counted = _BACK[name](mixed, possible, counted)
     return counted
 
 
@@ -130,6 +138,13 @@ def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weig
     return own
 
 
+def _of_majority(rows: Rows, f: int, counted: Float64[np.ndarray, "m"]) -> Weights:
+    """Weights of rows from those of the majority."""
+    own = np.zeros(len(rows))
+    own[majority(rows, f)] = counted
+    return own
+
+
 WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {
     "mean": _equal,
     "median": _median,
@@ -147,4 +162,5 @@ _BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {
     "arc": _unclipped,
     "clip": _unclipped_to_median,
     "bucketing": _from_buckets,
+    "majority": _of_majority,
 }

@@ -26,6 +26,7 @@ from fedkin.robust import robust
 from fedkin.robust.attacked_world import Attacked
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
+from fedkin.robust.update_memory import REMEMBERED
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
 from fedkin.staleness.settings import LateReplies
@@ -163,5 +164,5 @@ def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:
     for mark in MARKS:
         kind = with_personal(kind, mark) if mark in arrays else kind
     kind = with_moments(kind) if set(MOMENTS) & set(arrays) else kind
-    kind = with_judged(kind) if set(JUDGED) & set(arrays) else kind
+    kind = with_judged(kind, bool(set(REMEMBERED) & set(arrays))) if set(JUDGED) & set(arrays) else kind
     return with_late(kind) if set(LATE) & set(arrays) else kind

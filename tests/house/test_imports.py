@@ -18,7 +18,7 @@ PACKAGES: dict[str, str] = {
     "security": "core",
     "secret": "core security",
     "privacy": "core tasks secret",
-    "robust": "core",
+    "robust": "core measures clustering",
     "staleness": "core aggregation",
     "tasks": "core measures secret security",
     "methods": "core aggregation measures clustering tasks",

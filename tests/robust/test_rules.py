@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.robust.preaggregation import adaptive_clipping, bucket_means, clipped, nearest_neighbour_mixing
+from fedkin.robust.preaggregation import adaptive_clipping, bucket_means, clipped, majority, nearest_neighbour_mixing
 from fedkin.robust.rules import (
     RULES,
     aggregate,
@@ -121,6 +121,20 @@ def test_by_hand() -> None:
     assert aggregate(rows, "mda", 1)[0] == 1.5  # 0 to 3
     assert near_trusted(rows, 2, 3) == 2  # 1, 2 and 3
     assert centered_clipping(rows, 1, steps=1) == pytest.approx(7 / 5)
+
+
+def test_minorities_that_point_away_are_left_out_up_to_f_rows() -> None:
+    honest, other = np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]]), np.array([[-3.0, 0.2], [-3, -0.2]])
+    rows = np.concatenate([other, honest])
+    assert majority(rows, 2).tolist() == [2, 3, 4, 5]
+    assert majority(rows, 1).tolist() == list(range(6))  # two are more than may be Byzantine
+    assert majority(rows[:4], 1).tolist() == [0, 1, 2, 3]  # two against two
+    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(range(8))  # all go one way
+    aside = np.concatenate([honest, [[1.0, 9], [1, 9]]])  # another way, and not away
+    assert majority(aside, 2).tolist() == list(range(6))
+    np.testing.assert_allclose(aggregate(rows, "majority+mean", 2), honest.mean(axis=0))
+    np.testing.assert_allclose(aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0))  # f is 0 by then
+    assert len(majority(np.zeros((3, 2)), 1)) == 3
 
 
 def test_buckets_are_random_pairs_and_the_same_ones_for_the_same_rows() -> None:

@@ -29,6 +29,12 @@ def test_rules_on_whole_rows_are_weighted_means_in_all_coordinates(rule: str) ->
     np.testing.assert_allclose(mean, aggregate(ROWS, rule, 2), rtol=1e-6)  # as far as Weiszfeld's steps went
 
 
+def test_a_minority_that_is_left_out_has_no_weight() -> None:
+    rows = np.array([[-3.0, 0.2], [4, 1], [5, 0], [-3, -0.2], [4, -1], [6, 0]])
+    np.testing.assert_allclose(weights(rows, "majority+mean", 2), [0, 0.25, 0.25, 0, 0.25, 0.25])
+    np.testing.assert_allclose(weights(rows, "nnm+majority+krum", 2).sum(), 1)
+
+
 @pytest.mark.parametrize("rule", ["median", "geometric_median", "mda"])
 def test_the_weight_of_a_bucket_is_that_of_its_rows(rule: str) -> None:
     own = weights(ROWS[:, :1], f"bucketing+{rule}", 1)
