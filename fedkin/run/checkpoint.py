@@ -22,13 +22,8 @@ from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.methods.personalized import MARKS
-from fedkin.methods.server_optimized import MOMENTS
-from fedkin.robust.robust import JUDGED
-from fedkin.robust.update_memory import REMEMBERED
 from fedkin.run import version_0_1
-from fedkin.run.method_options import with_options
-from fedkin.staleness.late_replies import LATE
+from fedkin.run.method_options import OPTION_ARRAYS, with_options
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
@@ -247,13 +242,7 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    options = set(arrays) & {
-        *MOMENTS,
-        *MARKS,
-        *JUDGED,
-        *REMEMBERED,
-        *LATE,
-    }  # what options of any method add to its state
+    options = set(arrays) & OPTION_ARRAYS
     state_type = _state_type(type_name, set(arrays) - options)
     if state_type is not None:
         state_type = with_options(state_type, options)

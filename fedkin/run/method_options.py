@@ -139,6 +139,7 @@ class MethodOptions:
 
 
 NO_OPTIONS = MethodOptions()
+OPTION_ARRAYS = frozenset((*MOMENTS, *MARKS, *JUDGED, *REMEMBERED, *LATE))  # what options add to a state
 
 _EXPECTED = {
     "server_optimizer": (ServerOptimizer, "an optimizer, such as fk.FedAdam()"),

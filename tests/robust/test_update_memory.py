@@ -38,11 +38,12 @@ def go(data: FederatedData, **options: Any) -> fk.Run:
 def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None:
     with_memory = go(data, robust=fk.RobustAggregation("median", memory=5))
     without = go(data, robust=fk.RobustAggregation("median"))
-    rounds = [run.state.rule_rounds for run in (with_memory, without)]
+    states: list[Any] = [run.state for run in (with_memory, without)]
+    rounds = [state.rule_rounds for state in states]
     assert rounds[0].sum() > rounds[1].sum() and (rounds[0] >= rounds[1]).all()
     assert (with_memory.state.models != without.state.models).any()
     at_once = [go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models for n in (0, 5)]
-    np.testing.assert_array_equal(*at_once)  # where all reply in every round there is nothing to remember
+    np.testing.assert_array_equal(at_once[0], at_once[1])  # where all reply in every round there is nothing to remember
 
 
 def failing(record: Any) -> None:
@@ -57,7 +58,8 @@ def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Pat
         go(data, out=tmp_path / "parts", on_round=failing, **options)
     parts = go(data, out=tmp_path / "parts", resume=True, **options)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
-    np.testing.assert_array_equal(parts.state.last_update, whole.state.last_update)
+    states: list[Any] = [parts.state, whole.state]
+    np.testing.assert_array_equal(states[0].last_update, states[1].last_update)
 
 
 def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(data: FederatedData) -> None:
