@@ -1,7 +1,13 @@
-"""FedRC on MNIST with three permutations of labels and Dirichlet(0.1) labels: 60 clients, 20 of each permutation. Bar:
-clusters are the permutations (ARI at least 0.9) where FedEM's follow the labels, too; three seeds.
+"""FedRC on MNIST with three permutations of labels and Dirichlet(0.1) labels: 300 clients, 100 of each permutation, 200
+rounds of logistic regression. Bar: clusters are the permutations (ARI at least 0.9) where FedEM's follow the labels,
+too; three seeds.
 
-    python -m benchmarks.field.fedrc
+From networks of 64 units that were trained on one permutation each, both methods keep ARI 1.0 (60 clients, 30 rounds,
+one seed); what is hard is the way there from random models. Logistic regression with 300 clients has 0.94 after 100
+rounds and 0.98 after 120 (one seed); with 60 clients 0.77, 0.81 and 1.00 after 300 rounds (three seeds); the network
+with 60 clients stays at 0.50 (one seed, 100 rounds), where FedEM has 0.03.
+
+    python -m benchmarks.field.fedrc [rounds]
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ import fedkin as fk
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES
 
-CLIENTS, CONCEPTS, SAMPLES, TRAIN = 60, 3, 250, 200
+CLIENTS, CONCEPTS, SAMPLES, TRAIN = 300, 3, 230, 200
 
 
 def permuted(seed: int) -> FederatedData:
@@ -36,14 +42,14 @@ def permuted(seed: int) -> FederatedData:
 
 def main() -> None:
     """ARI with the permutations and accuracy, of each method and seed."""
-    lr, rounds = 0.06, int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    lr, rounds = 0.3, int(sys.argv[1]) if len(sys.argv) > 1 else 200
     for seed in (1, 2, 3):
         data = permuted(seed)
         for method in (fk.FedRC(), fk.FedEM()):
             run = fk.simulate(
                 method,
                 data,
-                fk.models.mlp(data, hidden=64),
+                fk.models.mclr(data),
                 rounds=rounds,
                 cohort=CLIENTS,
                 local=fk.SGD(epochs=1, batch_size=32, lr=lr),
@@ -52,7 +58,7 @@ def main() -> None:
             )
             found = run.summary()
             name = type(method).__name__
-            print(f"seed {seed}: {name} ARI {found['ari']:.2f}, accuracy {found['final_accuracy']:.1%}")
+            print(f"seed {seed}: {name} ARI {found['ari']:.2f}, accuracy {found['final_accuracy']:.1%}", flush=True)
 
 
 if __name__ == "__main__":
