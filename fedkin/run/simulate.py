@@ -125,7 +125,7 @@ def simulate(
             interval of the accuracy that it shows; by default all.
         sample_at_end: whether the last round scores no more than these, either: then the final accuracy is an estimate.
         devices: how many to use; by default all.
-        clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, 32 elsewhere.
+        clients_per_batch: how many clients a device computes at once; by default 1 on a CPU, elsewhere the fastest.
         engine: ``ray``, or ``ray:`` and the address of a cluster: clients are computed by the actors of Ray, with the
             same bits; by default by this process.
         actors: how many; by default one on each machine, on one machine one on each core.

@@ -28,10 +28,11 @@ def worker_factory(
         model: the JAX model.
         ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere for the number that
+            trains a first cohort fastest.
     """
     used = local_devices(devices)
-    lanes = clients_per_batch or (1 if used[0].platform == "cpu" else 32)
+    lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
     return lambda data: (Scorer(data, model, used), Trainer(data, model, used, lanes, ids))
 
 

@@ -13,6 +13,8 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError
 from fedkin.simulation.batching import Batches
 
+_SMALL_DEVICE = 8 * 2**30  # bytes of an accelerator that does not say how many it has
+
 
 def local_devices(count: int | None) -> list:
     """The first ``count`` devices that XLA finds on this machine, or all of them."""
@@ -22,15 +24,32 @@ def local_devices(count: int | None) -> list:
     return local[:count]
 
 
-def rows_by_device(batches: list[Batches], devices: int) -> list[Int[np.ndarray, "r"]]:
-    """Row numbers for each device: longest rows first, each to the device with the fewest steps."""
+def rows_by_device(batches: list[Batches], devices: int, lanes: int = 1) -> list[Int[np.ndarray, "r"]]:
+    """Row numbers for each device: longest rows first, each to the device with the fewest steps.
+
+    Args:
+        batches: of each row.
+        devices: D.
+        lanes: rows that a device computes side by side. Of several, which wait for the longest of them, those of about
+            the same work follow each other.
+    """
     load = np.zeros(devices)
     owner = np.zeros(len(batches), np.int64)
     steps = np.array([len(b.rows) for b in batches])
     for row in np.argsort(-steps, kind="stable"):
         owner[row] = np.argmin(load)
         load[owner[row]] += steps[row]
-    return [np.flatnonzero(owner == d) for d in range(devices)]
+    longest_first = np.argsort(-steps, kind="stable") if lanes > 1 else np.arange(len(batches))
+    return [longest_first[owner[longest_first] == d] for d in range(devices)]
+
+
+def has_room(device: Any, size: int) -> bool:
+    """Whether an accelerator keeps arrays of so many bytes between calls: a quarter of its memory. A CPU has no memory
+    of its own."""
+    if device.platform == "cpu":
+        return False
+    limit = (device.memory_stats() or {}).get("bytes_limit", _SMALL_DEVICE)
+    return size <= limit // 4
 
 
 def mesh_of(devices: list) -> Mesh:

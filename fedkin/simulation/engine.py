@@ -39,8 +39,8 @@ class SimulatedWorld:
         population: which clients take part, drop out or straggle.
         shift: how clients' data change from round to round; None where they do not.
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by PyTorch models.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere. PyTorch trains
-            one after another.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere the fastest. PyTorch
+            trains one after another.
         ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of the clients 7 and 9
             alone trains them with the random numbers that they have among all.
         compiled: whether tasks are run in their compiled form, where they have one; else client by client.

@@ -51,6 +51,7 @@ class Shared(NamedTuple):
     mu: Any
     trained: Any = None  # which parameters move [P]; None: all
     envelope: Any = None  # strength and inner learning rate
+    samples: Any = None  # all of the data set, [M ...] and [M], where the device keeps them
 
 
 class SampleBlocks(NamedTuple):
@@ -107,7 +108,8 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
-    models, lr, mu, trained, envelope = shared
+    models, lr, mu, trained, envelope, samples = shared
+    work = work if samples is None else work._replace(x=samples[0], y=samples[1])
     optimizer, objective = direction(recipe), partial(batch_loss, model, recipe.label_smoothing)
 
     def one(

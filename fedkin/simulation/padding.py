@@ -15,7 +15,7 @@ from fedkin.simulation.batching import Batches, rounded_up
 class Plan(NamedTuple):
     """Input of a training call; padded rows have no steps, padded steps belong to no row."""
 
-    x: Shaped[np.ndarray, "R ..."]  # samples of the clients in the call
+    x: Shaped[np.ndarray, "R ..."] | None  # samples of the clients in the call; None: of all, on the device
     y: Int[np.ndarray, "R"]
     batches: Int[np.ndarray, "S B"]  # rows of x
     valid: Int[np.ndarray, "S"]
@@ -44,6 +44,7 @@ def plan(
     batches: Sequence[Batches],
     words: UInt32[np.ndarray, "n 2"],
     positive: Int[np.ndarray, "n ..."] | None = None,
+    gather: bool = True,
 ) -> Plan:
     """Concatenate the batches of all rows and gather the samples they use.
 
@@ -54,16 +55,18 @@ def plan(
         model_index: model of each row; of groups [n G], G of one client.
         words: random key data of each row.
         positive: class of each detector; None where models are no detectors.
+        gather: whether to; else batches are rows of the data set.
     """
     unique, slot = np.unique(clients, return_inverse=True)
     samples = [owned[int(c)] for c in unique]
     base = np.concatenate([[0], np.cumsum([len(rows) for rows in samples])])
     steps = np.array([len(b.rows) for b in batches])
     rows = np.concatenate(samples)
+    taken = [b.rows + base[s] if gather else samples[s][b.rows] for b, s in zip(batches, slot, strict=True)]
     return Plan(
-        x=x[rows],
+        x=x[rows] if gather else None,
         y=y[rows].astype(np.int32),
-        batches=np.concatenate([b.rows + base[s] for b, s in zip(batches, slot, strict=True)]).astype(np.int32),
+        batches=np.concatenate(taken).astype(np.int32),
         valid=np.concatenate([b.valid for b in batches]).astype(np.int32),
         model_index=model_index.astype(np.int32),
         positive=np.zeros(model_index.shape, np.int32) if positive is None else positive.astype(np.int32),
@@ -80,7 +83,7 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     Sizes are rounded, so that calls of about the same size share a compiled program: the samples to a power of two, the
     rows to those of all devices together, and the steps to fit both.
     """
-    samples = power_of_two(max(len(p.x) for p in plans))
+    samples = power_of_two(max(len(p.y) for p in plans))
     rows = rounded_up(sum(len(p.model_index) for p in plans))
     steps = _padded_steps(plans, samples, rows)
     own = (rows,) * 4  # of each row, if at all

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +17,8 @@ from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
-from fedkin.simulation.devices import mesh_of, replicate, rows_by_device, shard
+from fedkin.simulation.client_lanes import fastest_lanes
+from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_device, shard
 from fedkin.simulation.local_training import Recipe, Shared
 from fedkin.simulation.padding import Plan, plan, stack_plans
 
@@ -23,11 +26,30 @@ _WIDTH = 64  # samples at a time of a full gradient
 
 
 class Trainer:
-    """Trains the clients of one data set, numbered by ``ids`` in streams; ``lanes`` of them at a time on a device."""
+    """Trains the clients of one data set.
 
-    def __init__(self, data: FederatedData, model: Model, devices: list, lanes: int, ids: Int[np.ndarray, "N"]) -> None:
+    Args:
+        data: their samples.
+        model: what is trained.
+        devices: of XLA.
+        lanes: rows that a device trains side by side; None for the number that trains the rows of a first call fastest.
+        ids: numbers of the clients in streams.
+        keep: whether the devices keep all samples between calls; None for an accelerator that has the room.
+    """
+
+    def __init__(
+        self,
+        data: FederatedData,
+        model: Model,
+        devices: list,
+        lanes: int | None,
+        ids: Int[np.ndarray, "N"],
+        keep: bool | None = None,
+    ) -> None:
         self._data, self._model, self._devices, self._lanes, self._ids = data, model, devices, lanes, ids
         self._largest = rounded_up(int(data.train.sizes.max()))
+        self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
+        self._kept: dict[int, Any] = {}  # samples on so many of the devices
 
     def train(
         self,
@@ -41,17 +63,27 @@ class Trainer:
         terms: GradientTerms = NO_TERMS,
         weights: Float[np.ndarray, "t"] | None = None,
     ) -> LocalUpdates:
+        if self._lanes is None:
+            own = (models, clients, model_index, work, num_steps, stream, gradient, terms, weights)
+            lanes = fastest_lanes(self._model, len(clients), lambda lanes: self._side_by_side(lanes).train(*own))
+            return self._side_by_side(lanes).train(*own)
         if work.positive is not None or (weights is not None and terms is NO_TERMS and not gradient):
             return self._train_groups(models, clients, model_index, work, num_steps, stream, weights)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
-        recipe = _recipe(work, self._lanes, gradient=gradient and not separate)
+        recipe = _recipe(work, self._lanes or 1, gradient=gradient and not separate)
         recipe = recipe if terms.envelope is None else recipe._replace(inner_steps=terms.envelope.steps)
         starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
         of_steps = None if weights is None else _step_weights(batches, weights, starts)
         owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, of_steps)
         updates = self._compute(recipe, models, work, stream.round, owned, plans, terms)
         return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
+
+    def _side_by_side(self, lanes: int) -> Trainer:
+        """The same with another number of lanes."""
+        other = copy.copy(self)
+        other._lanes = lanes
+        return other
 
     def _train_groups(
         self,
@@ -65,7 +97,7 @@ class Trainer:
     ) -> LocalUpdates:
         """Training of detectors, or of components of a mixture: those of one client are one row of the program, and
         train on the same batches."""
-        recipe = _recipe(work, self._lanes, detects=work.positive is not None)
+        recipe = _recipe(work, self._lanes or 1, detects=work.positive is not None)
         starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
         update = np.empty((len(clients), models.shape[1]), np.float32)
         last, first = np.empty((2, len(clients)), np.float32)
@@ -92,7 +124,10 @@ class Trainer:
         mesh = mesh_of(self._devices[: len(owned)])
         inner = terms.envelope and tuple(np.float32(value) for value in (terms.envelope.strength, terms.envelope.lr))
         rates = np.float32(work.rate(round)), np.float32(work.mu)
+        if self._keep and mesh.size not in self._kept:
+            self._kept[mesh.size] = replicate(mesh, (self._data.x, self._data.y.astype(np.int32)))
         shared = replicate(mesh, Shared(models, *rates, terms.trained, inner))
+        shared = shared._replace(samples=self._kept.get(mesh.size))
         updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
@@ -101,7 +136,7 @@ class Trainer:
     ) -> Float[np.ndarray, "r P"]:
         sizes = self._data.train.sizes
         batches = [sequential_batches(int(sizes[c]), min(_WIDTH, self._largest)) for c in clients]
-        owned, plans = self._distribute(clients, model_index, batches, None)
+        owned, plans = self._distribute(clients, model_index, batches, None, gather=True)
         mesh = mesh_of(self._devices[: len(owned)])
         gradients = local_training.gradients(self._model, mesh, replicate(mesh, models), shard(mesh, plans))
         return _gathered(np.asarray(gradients), owned)
@@ -116,14 +151,15 @@ class Trainer:
         work: LocalTraining | None = None,
         terms: GradientTerms = NO_TERMS,
         of_steps: list[Float[np.ndarray, "_ ..."]] | None = None,
+        gather: bool = False,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one."""
-        owned = rows_by_device(batches, min(len(self._devices), len(clients)))
+        owned = rows_by_device(batches, min(len(self._devices), len(clients)), self._lanes or 1)
         positive = np.zeros_like(model_index) if positive is None else positive
         plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
         for r in owned:
             own = [batches[i] for i in r]
-            plan = self._plan(clients[r], model_index[r], own, stream, positive[r])
+            plan = self._plan(clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
             plan = plan._replace(**{n: v[r].astype(np.float32) for n, v in by_row.items() if v is not None})
             if of_steps is not None:
                 plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
@@ -165,11 +201,13 @@ class Trainer:
         batches: list[Batches],
         stream: Stream | None,
         positive: Int[np.ndarray, "r ..."],
+        gather: bool,
     ) -> Plan:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self._model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
-        return plan(self._data.x, self._data.y, self._data.train, clients, model_index, batches, words, positive)
+        own = (self._data.x, self._data.y, self._data.train, clients, model_index, batches)
+        return plan(*own, words, positive, gather)
 
 
 def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:

@@ -88,7 +88,7 @@ def worker_factory(
         model: a JAX model, or one with workers of its own.
         ids: numbers of the clients in streams.
         devices: number of XLA devices; None for all. JAX models only, as is the next.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, 32 elsewhere.
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere the fastest.
     """
 
     def workers(data: FederatedData) -> Workers:

@@ -1,0 +1,76 @@
+"""What an accelerator does otherwise, on a CPU: samples stay on the device, clients train side by side."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkin.models import mclr
+from fedkin.simulation import client_lanes, trainer
+from fedkin.simulation.batching import sequential_batches
+from fedkin.simulation.client_lanes import fastest_lanes
+from fedkin.simulation.devices import has_room, local_devices, rows_by_device
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.trainer import Trainer
+from tests.simulation.small_federation import EVERYONE
+from tests.simulation.test_bitwise_equality import START, assert_same_rows, world
+from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, trained
+
+
+def test_samples_that_stay_on_the_device_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered = trained(world())
+    monkeypatch.setattr(trainer, "has_room", lambda *_: True)
+    kept: SimulatedWorld = world()
+    assert_same_rows(gathered, trained(kept))
+    own: Any = kept._trainer
+    [samples] = own._kept.values()
+    trained(kept)
+    assert own._kept[next(iter(own._kept))] is samples  # not sent again
+
+
+def test_an_accelerator_keeps_what_fits_a_quarter_of_its_memory() -> None:
+    def device(**stats: int) -> Any:
+        return SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
+
+    assert has_room(device(bytes_limit=4000), 1000) and not has_room(device(bytes_limit=4000), 1001)
+    assert has_room(device(), 2**31) and not has_room(device(), 2**31 + 1)
+    assert not has_room(local_devices(1)[0], 1)
+
+
+def test_rows_of_about_the_same_work_are_side_by_side() -> None:
+    sizes = [3, 90, 20, 41, 7, 88, 21]
+    batches = [sequential_batches(size, 1) for size in sizes]
+    for devices in (1, 2):
+        owned = rows_by_device(batches, devices, lanes=4)
+        assert sorted(np.concatenate(owned).tolist()) == list(range(7))
+        assert all((np.diff([sizes[row] for row in rows]) <= 0).all() for rows in owned)
+    assert [rows.tolist() for rows in rows_by_device(batches, 1)] == [list(range(7))]
+
+
+def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_lanes, "_chosen", {})
+    now, calls = [0.0], []
+
+    def train(lanes: int) -> None:
+        now[0] += 100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]  # the first call compiles
+        calls.append(lanes)
+
+    model = mclr(DATA)
+    assert fastest_lanes(model, 7, train, lambda: now[0]) == 1 and not calls  # too few rows to tell
+    assert fastest_lanes(model, 40, train, lambda: now[0]) == 8 and calls == [1, 1, 8, 8, 32, 32]
+    assert fastest_lanes(model, 40, train, lambda: now[0]) == 8 and len(calls) == 6
+
+
+def test_a_trainer_without_a_number_measures_on_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_lanes, "_chosen", {})
+    monkeypatch.setattr(client_lanes, "_FEWEST_ROWS", 2)
+    monkeypatch.setattr(client_lanes, "CANDIDATES", (1, 4))
+    expected = trained(world())
+    free = Trainer(DATA, MODEL, local_devices(1), None, np.arange(DATA.clients))
+    steps = np.full(len(EVERYONE), WORK.epochs)
+    measured = free.train(START, EVERYONE, WHICH, WORK, steps, STREAM)
+    np.testing.assert_allclose(measured.update, expected.update, rtol=1e-4, atol=3e-6)
+    assert client_lanes._chosen[MODEL] in (1, 4)
