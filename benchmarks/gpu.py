@@ -33,6 +33,7 @@ from fedkin.tasks.train import train
 
 COHORT, CLIENTS = 100, 1000
 LANES = (1, 8, 25, 50, 100)
+LOW = f"{COHORT} at once in bfloat16"
 OF_LOOP = 10  # clients that the PyTorch loop trains; a whole cohort takes minutes
 SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
 
@@ -67,7 +68,7 @@ def measured(name: str, turns: int) -> dict[str, float]:
     """
     data = clients(CLIENTS)
     engines = {str(lanes): fedkin_round(data, name, lanes) for lanes in LANES}
-    engines |= {"PyTorch loop": torch_round(data, name)}
+    engines |= {LOW: fedkin_round(data, name, COHORT, "bfloat16"), "PyTorch loop": torch_round(data, name)}
     seconds = statistics(take_turns(engines, turns))
     return {**seconds, "PyTorch loop": seconds["PyTorch loop"] * COHORT / OF_LOOP}
 
@@ -99,16 +100,17 @@ def statistics(times: Times) -> dict[str, float]:
     return {name: float(np.median(seconds)) for name, seconds in times.items()}
 
 
-def fedkin_round(data: Clients, name: str, lanes: int) -> Callable[[int], object]:
+def fedkin_round(data: Clients, name: str, lanes: int, precision: str | None = None) -> Callable[[int], object]:
     """A round in fedkin's simulator: another cohort in each turn.
 
     Args:
         data: of all clients.
         name: of the model.
         lanes: clients per batch.
+        precision: of the network's arithmetic; None for float32.
     """
     federation = federated(data)
-    local = LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR)
+    local = LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR, precision=precision)
     world = SimulatedWorld(federation, MODELS[MODEL[name]](federation), local, clients_per_batch=lanes)
     start, zeros = world.initial(Stream(0))[None], np.zeros(COHORT, np.int64)
     return lambda turn: train(world, start, cohort(turn), zeros, reduce=True, stream=Stream(0, turn))
@@ -154,6 +156,7 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
         "model",
         "epochs",
         *(f"{lanes} at once" for lanes in LANES),
+        LOW,
         f"CPU, {os.cpu_count()} cores",
         "PyTorch loop",
     ]
@@ -162,6 +165,7 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
             name,
             str(EPOCHS[name]),
             *(f"{s[str(lanes)]:.3f}" for lanes in LANES),
+            f"{s[LOW]:.3f}",
             f"{cpu[name]['CPU']:.3f}",
             f"{s['PyTorch loop']:.2f}",
         ]

@@ -48,6 +48,7 @@ class LocalSection(Section):
     step_schedule: str | Values | None = None  # of lr over the local steps
     label_smoothing: float = 0.0
     class_weights: str | list[float] | None = None  # "balanced", or one for each class
+    precision: str | None = None  # "bfloat16"; float32 without
 
     @property
     def values(self) -> Values:

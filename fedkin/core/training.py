@@ -18,6 +18,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 # are described as they were.
 _SCHEDULES = ("schedule", "step_schedule")
 _LATER = ("weight_decay", "nesterov", "clip_norm", "schedule", "step_schedule", "label_smoothing", "class_weights")
+_LATER += ("precision",)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class LocalTraining:
     step_schedule: Schedule | None = None  # over the steps of one call
     label_smoothing: float = 0.0  # share of a label that is spread over all classes
     class_weights: tuple[float, ...] | str | None = None  # of the loss, by class; "balanced": from the client's labels
+    precision: str | None = None  # "bfloat16": of a network's own arithmetic in training; None: float32
 
     @property
     def count(self) -> int:
@@ -97,6 +99,19 @@ class LocalTraining:
             place = place if weights is not None else "local.label_smoothing"
             raise ConfigError(f"{place} does not apply to detectors, which separate one class from all others")
 
+    def check_precision(self, model: str, untrained: bool) -> None:
+        """Refuse (ConfigError) bfloat16 for a model with parts that are averaged without being trained.
+
+        Args:
+            model: its name.
+            untrained: whether it has running statistics or frozen parameters.
+        """
+        if self.precision is not None and untrained:
+            raise ConfigError(
+                f"local.precision = {self.precision} does not go with model {model!r}, whose running statistics or "
+                "frozen parameters would be rounded; leave it out, or take group normalisation"
+            )
+
     def settings(self) -> dict[str, Any]:
         """The fields by name, schedules as tables; options of later versions only where they are used."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -130,6 +145,8 @@ class LocalTraining:
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         self._check_numbers()
         self._check_optimizer()
+        if self.precision not in (None, "bfloat16"):
+            raise ConfigError(f"precision must be 'bfloat16', or left out for float32, got {self.precision!r}")
         if self.schedule is not None and self.schedule.name in ("linear", "cosine") and self.schedule.length is None:
             raise ConfigError(f"schedule: {self.schedule.name} needs length, the number of rounds until its end")
 
@@ -196,7 +213,7 @@ def SGD(  # noqa: N802
         lr: learning rate.
         momentum: in [0, 1).
         options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``, ``label_smoothing``,
-            ``class_weights``, as ``LocalTraining`` has them.
+            ``class_weights``, ``precision``, as ``LocalTraining`` has them.
 
     Raises:
         ConfigError: an option that there is not, or a value out of range.

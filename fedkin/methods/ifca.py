@@ -130,7 +130,7 @@ class IFCA:
             return world.work
         # one step of plain SGD on all samples is -lr times their gradient, decay and clipping included
         plain = LocalTraining(batch_size=_WHOLE, lr=world.work.lr, weight_decay=world.work.weight_decay)
-        common = ("partial", "schedule", "clip_norm", "label_smoothing", "class_weights")
+        common = ("partial", "schedule", "clip_norm", "label_smoothing", "class_weights", "precision")
         return replace(plain, **{name: getattr(world.work, name) for name in common})
 
 

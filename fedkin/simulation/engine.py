@@ -68,6 +68,7 @@ class SimulatedWorld:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalTraining()
         self.work.check_classes(data.classes, self.spec.detects)
+        self.work.check_precision(model.name, bool(self.spec.untrained))
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients

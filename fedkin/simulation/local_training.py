@@ -12,35 +12,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
 from fedkin.simulation.gradient_steps import begun, envelope_gradient, own_step, stepped, with_terms
+from fedkin.simulation.mixed_precision import in_bfloat16
 from fedkin.simulation.padding import Plan
+from fedkin.simulation.recipe import Recipe, direction
 from fedkin.simulation.training_losses import batch_loss, sample_losses
 
 # A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
 # makes the bits independent of the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
-
-
-class Recipe(NamedTuple):
-    """Static options of a training program; learning rate, mu and class weights are arguments."""
-
-    optimizer: str
-    momentum: float
-    proximal: bool
-    lanes: int
-    gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
-    detects: bool = False  # models are detectors
-    weight_decay: float = 0.0
-    nesterov: bool = False
-    clip_norm: float | None = None
-    label_smoothing: float = 0.0
-    inner_steps: int = 0  # of the Moreau envelope; 0: training on the loss itself
 
 
 class Shared(NamedTuple):
@@ -67,17 +52,6 @@ def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
-
-
-def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction, decoupled decay."""
-    parts = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
-    decay = [optax.add_decayed_weights(recipe.weight_decay)] if recipe.weight_decay else []
-    if recipe.optimizer == "sgd":
-        parts += decay + ([optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else [])
-    else:
-        parts += [optax.scale_by_adam(), *decay] if recipe.optimizer == "adamw" else [*decay, optax.scale_by_adam()]
-    return parts[0] if len(parts) == 1 else optax.chain(*parts) if parts else optax.identity()
 
 
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
@@ -110,7 +84,8 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
     models, lr, mu, trained, envelope, samples = shared
     work = work if samples is None else work._replace(x=samples[0], y=samples[1])
-    optimizer, objective = direction(recipe), partial(batch_loss, model, recipe.label_smoothing)
+    computed = model if recipe.precision is None else in_bfloat16(model)
+    optimizer, objective = direction(recipe), partial(batch_loss, computed, recipe.label_smoothing)
 
     def one(
         model_index: Array,

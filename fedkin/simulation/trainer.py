@@ -19,8 +19,9 @@ from fedkin.simulation import local_training
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
 from fedkin.simulation.client_lanes import fastest_lanes
 from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_device, shard
-from fedkin.simulation.local_training import Recipe, Shared
+from fedkin.simulation.local_training import Shared
 from fedkin.simulation.padding import Plan, plan, stack_plans
+from fedkin.simulation.recipe import Recipe
 
 _WIDTH = 64  # samples at a time of a full gradient
 
@@ -212,7 +213,7 @@ class Trainer:
 
 def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:
     """The static options of a training program."""
-    settings = (work.weight_decay, work.nesterov, work.clip_norm, work.label_smoothing)
+    settings = (work.weight_decay, work.nesterov, work.clip_norm, work.label_smoothing, work.precision)
     return Recipe(work.optimizer, work.momentum, work.mu > 0, lanes, gradient, detects, *settings)
 
 

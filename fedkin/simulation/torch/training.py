@@ -118,7 +118,7 @@ class Trainer:
             indices = torch.from_numpy(rows[:count])
             counted = None if sample_weights is None else torch.from_numpy(sample_weights)[indices]
             scored = partial(mean_loss, y=y[indices], weights=weights, smoothing=work.label_smoothing, counted=counted)
-            scores = partial(self._scores, x=x[indices], client=client)
+            scores = partial(self._scores, x=x[indices], client=client, low=work.precision is not None)
             if beside is not None:
                 beside.step(scores, scored, float(rates[step]))
             pull = None if inner is None else inner.proximal(scores, scored)
@@ -156,9 +156,13 @@ class Trainer:
         weights = work.loss_weights(self._data.label_counts(clients=np.array([client])))
         return None if weights is None else torch.from_numpy(weights[0])
 
-    def _scores(self, network: Any, x: Tensor, client: int) -> Tensor:
-        """The module's scores of a batch. Raises ModelError, naming the client, where it fails."""
+    def _scores(self, network: Any, x: Tensor, client: int, low: bool = False) -> Tensor:
+        """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the client, where it
+        fails."""
         try:
+            if low:
+                with torch.autocast("cpu", torch.bfloat16):
+                    return network(x).float()
             return network(x)
         except Exception as error:  # whatever the user's own code raises
             advice = "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""

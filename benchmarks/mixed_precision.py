@@ -1,0 +1,70 @@
+"""What training in bfloat16 costs in accuracy: runs of FedAvg in float32 and in bfloat16, with the same seeds.
+
+    python -m benchmarks.mixed_precision [--seeds 5] [--rounds 20] [--write]
+
+The table is written into docs/gpu.md. Accuracy does not depend on the device, so a CPU will do; what bfloat16 gains in
+time is for ``python -m benchmarks.gpu`` to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+from benchmarks.tables import put
+
+PAGE = Path("docs/gpu.md")
+HEAD = ("data", "model", "float32", "bfloat16", "difference in points, with its 95% interval")
+_T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 8: 2.365, 10: 2.262}  # of Student's distribution, by number of seeds
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mixed_precision", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5, choices=list(_T))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
+    options = parser.parse_args()
+    rows = []
+    for data, models in ((fk.data.digits(), ("mclr", "mlp")), (fk.data.mnist(clients=20), ("mlp", "cnn"))):
+        for name in models:
+            rows.append(row(data, name, options.seeds, options.rounds))
+            print(", ".join(rows[-1]), flush=True)
+            if options.write:
+                put(PAGE, "python -m benchmarks.mixed_precision --write", HEAD, rows)
+
+
+def row(data: fk.FederatedData, name: str, seeds: int, rounds: int) -> list[str]:
+    """Final accuracies of both, over seeds.
+
+    Args:
+        data: all clients' samples.
+        name: of the model.
+        seeds: how many.
+        rounds: T.
+    """
+    model = getattr(fk.models, name)(data)
+    whole, low = (
+        100 * np.array([accuracy(data, model, rounds, seed, more) for seed in range(seeds)])
+        for more in ({}, {"precision": "bfloat16"})
+    )
+    apart = low - whole
+    half = _T[seeds] * apart.std(ddof=1) / np.sqrt(seeds)
+    return [data.name, name, f"{whole.mean():.2f}", f"{low.mean():.2f}", f"{apart.mean():+.2f} ± {half:.2f}"]
+
+
+def accuracy(data: fk.FederatedData, model: Any, rounds: int, seed: int, more: dict[str, Any]) -> float:
+    """The final accuracy of a run."""
+    local = fk.SGD(epochs=1, batch_size=10, lr=0.03, **more)
+    run = fk.simulate(
+        fk.FedAvg(), data, model, rounds=rounds, cohort=10, local=local, seed=seed, evaluate_every=0, progress=False
+    )
+    return run.summary()["final_accuracy"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Mixed precision: a network computes in bfloat16; its parameters, its loss and the optimiser's steps stay float32.
+
+Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training (2019), arXiv 1905.12322. bfloat16 has the range
+of float32, so that no loss has to be scaled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedkin.models.model import Model, Tree
+
+
+def in_bfloat16(model: Model) -> Model:
+    """The same model, whose scores are computed in bfloat16 and returned as float32.
+
+    Args:
+        model: without running statistics, which would be rounded.
+    """
+    fit = model.fit
+
+    def apply(w: Tree, x: Array, key: Array | None) -> Array:
+        return model.apply(_low(w), _low(x), key).astype(jnp.float32)
+
+    def fitted(w: Tree, x: Array, mask: Float[Array, "B"], key: Array | None) -> tuple[Array, Tree]:
+        assert fit is not None
+        scores, _ = fit(_low(w), _low(x), mask, key)
+        return scores.astype(jnp.float32), w
+
+    return replace(model, apply=apply, fit=None if fit is None else fitted)
+
+
+def _low(tree: Any) -> Any:
+    """Its floating-point numbers as bfloat16."""
+    return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree)

@@ -1,0 +1,35 @@
+"""The static options of a training program, and its optimiser."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import optax
+
+
+class Recipe(NamedTuple):
+    """Static options of a training program; learning rate, mu and class weights are arguments."""
+
+    optimizer: str
+    momentum: float
+    proximal: bool
+    lanes: int
+    gradient: bool = False  # also the gradient of the full loss at the start, from the batches of the first epoch
+    detects: bool = False  # models are detectors
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    clip_norm: float | None = None
+    label_smoothing: float = 0.0
+    precision: str | None = None  # bfloat16; None: float32
+    inner_steps: int = 0  # of the Moreau envelope; 0: training on the loss itself
+
+
+def direction(recipe: Recipe) -> optax.GradientTransformation:
+    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction, decoupled decay."""
+    parts = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
+    decay = [optax.add_decayed_weights(recipe.weight_decay)] if recipe.weight_decay else []
+    if recipe.optimizer == "sgd":
+        parts += decay + ([optax.trace(recipe.momentum, recipe.nesterov)] if recipe.momentum else [])
+    else:
+        parts += [optax.scale_by_adam(), *decay] if recipe.optimizer == "adamw" else [*decay, optax.scale_by_adam()]
+    return parts[0] if len(parts) == 1 else optax.chain(*parts) if parts else optax.identity()
