@@ -40,10 +40,8 @@ def test_it_is_near_float32_in_both_engines(engine: int) -> None:
 def test_a_run_in_bfloat16_is_about_as_accurate() -> None:
     data = fk.data.digits(clients=6)
     model = fk.models.mlp(data)
-    runs = [
-        fk.simulate(fk.FedAvg(), data, model, rounds=3, cohort=6, local=fk.SGD(lr=0.1, **more), progress=False)
-        for more in ({}, {"precision": "bfloat16"})
-    ]
+    works = [fk.SGD(lr=0.1), fk.SGD(lr=0.1, precision="bfloat16")]
+    runs = [fk.simulate(fk.FedAvg(), data, model, rounds=3, cohort=6, local=work, progress=False) for work in works]
     whole, low = (run.summary()["final_accuracy"] for run in runs)
     assert abs(whole - low) < 0.03 and not np.array_equal(runs[0].models, runs[1].models)
 
