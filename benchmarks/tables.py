@@ -23,3 +23,16 @@ def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[s
     if count != 1:
         raise ValueError(f"{page} has {count} places for {command}")
     page.write_text(text)
+
+
+def rows_in(page: Path, command: str) -> dict[str, list[str]]:
+    """The rows of the table after ``<!-- command -->`` in a page, by their first cell.
+
+    Args:
+        page: the file.
+        command: the text of the comment.
+    """
+    table = re.search(rf"{re.escape(f'<!-- {command} -->')}\n((?:\|.*\n)*)", page.read_text())
+    lines = table[1].splitlines()[2:] if table else []
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: row for row in rows}

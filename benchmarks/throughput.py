@@ -24,7 +24,7 @@ import numpy as np
 
 import fedkin as fk
 from benchmarks.passes import counted
-from benchmarks.tables import put
+from benchmarks.tables import put, rows_in
 from fedkin.config import registry
 from fedkin.core.errors import FedkinError
 
@@ -66,8 +66,10 @@ def main() -> None:
                 print(f"{name}: {method} is left out: {error}", flush=True)
                 continue
             print(f"{name}: " + ", ".join(rows[-1]), flush=True)
-            if options.write:
-                put(PAGE, f"throughput {name}", HEAD, rows)
+            if options.write:  # methods that are not measured now keep their rows
+                known = {m: r for m, r in rows_in(PAGE, f"throughput {name}").items() if len(r) == len(HEAD)}
+                known[method] = rows[-1]
+                put(PAGE, f"throughput {name}", HEAD, [known[m] for m in registry.methods() if m in known])
 
 
 def row(method: str, data: fk.FederatedData, model: Any, rounds: int, one: float) -> list[str]:
