@@ -131,6 +131,7 @@ def many_clients(clients: int, dropout: float, numbers: int = 10_000) -> None:
 def simulated(clients: int, dropout: float) -> None:
     """A run with as many drop-outs as the scenario has, beside the run without secret sums."""
     data = fk.data.digits(clients=clients)
+    cap = int(data.train.sizes.max())
     runs = [
         fk.simulate(
             fk.FedAvg(),
@@ -142,7 +143,7 @@ def simulated(clients: int, dropout: float) -> None:
             secret=secret,
             progress=False,
         )
-        for secret in (None, fk.SecretSums(neighbours=clients, examples_cap=20))
+        for secret in (None, fk.SecretSums(neighbours=clients, examples_cap=cap))
     ]
     difference = np.abs(runs[0].models - runs[1].models).max()
     print(f"a run of {clients} clients, drop-out {dropout:g}: {runs[1].summary()['secret']}")

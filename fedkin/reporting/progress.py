@@ -208,10 +208,10 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
 def secret_in_words(statement: dict[str, Any]) -> str:
     """What came of a run's secret sums."""
     counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
-    words = [f"{statement['sums']:,} of {statement['answered']:,} updates"]
+    words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
     words += [f"{count:,} {name}" for name, count in counts.items() if count]
     clear = f"; in the clear: {', '.join(statement['clear'])}" if statement["clear"] else ""
-    return f"secret sums: {', '.join(words)}{clear}"
+    return f"secret: {', '.join(words)}{clear}"
 
 
 def _replies(summary: dict[str, Any]) -> str:

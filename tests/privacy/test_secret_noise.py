@@ -90,6 +90,12 @@ def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_all_the_same() -> 
     assert update(world(secret=fk.SecretSums(least=4))).all()
 
 
+def test_a_round_without_clients_has_no_sum_and_is_charged() -> None:
+    own = world()
+    assert not update(own, clients=np.zeros(0, np.int64)).any()
+    assert own._journal.rounds == 1
+
+
 def test_noise_of_the_system_is_another_each_time_and_seeded_noise_is_not() -> None:
     assert (update(world(seeded=False)) != update(world(seeded=False))).all()
     np.testing.assert_array_equal(update(world()), update(world()))

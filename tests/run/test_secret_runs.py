@@ -20,6 +20,7 @@ from fedkin.core.world_proxy import WorldProxy
 from fedkin.models import mclr
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
+from fedkin.reporting.progress import secret_in_words
 from fedkin.run.secret_runs import secret_record
 from fedkin.run.simulate import execute
 from fedkin.tasks.losses import Losses
@@ -35,8 +36,8 @@ ROUND = Stream(0, 1)
 PLAIN = fk.SecretSums(examples_cap=20)
 
 
-def simulated(data: Any = DATA) -> fk.SimulatedWorld:
-    return fk.SimulatedWorld(data, mclr(data), fk.SGD(lr=0.1))
+def simulated(compiled: bool = True) -> fk.SimulatedWorld:
+    return fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1), compiled=compiled)
 
 
 def models_of(world: Any, count: int = 2) -> np.ndarray:
@@ -71,9 +72,11 @@ class Losing:
         return LossyWorld(world)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("secret", [PLAIN, replace(PLAIN, hide_choice=True)])
-def test_means_are_those_of_the_plain_world(secret: fk.SecretSums) -> None:
-    world, stream = simulated(), Stream(0, 1, "train")
+def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: bool) -> None:
+    """All rows at once, and client by client."""
+    world, stream = simulated(compiled), Stream(0, 1, "train")
     models = models_of(world)
     expected = train(world, models, EVERYONE, PAIR, reduce=True, stream=stream)
     got = train(SecretWorld(world, secret, Journal(), ROUND), models, EVERYONE, PAIR, reduce=True, stream=stream)
@@ -174,9 +177,18 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     assert (said["sums"], said["answered"], said["unusable"]) == (2, 14, 2)
 
 
+def test_a_round_without_clients_has_no_sum() -> None:
+    world, nobody = simulated(), np.zeros(0, np.int64)
+    for secret in (PLAIN, replace(PLAIN, hide_choice=True)):
+        own = SecretWorld(world, secret, Journal(), ROUND)
+        assert not train(own, models_of(world), nobody, nobody, reduce=True, stream=Stream(0)).update.any()
+
+
 def test_numbers_above_the_limit_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     run = simulate(secret=fk.SecretSums(limit=1e-3))
-    assert run.summary()["secret"]["clipped"] > 0
+    said = run.summary()["secret"]
+    assert said["clipped"] > 0
+    assert secret_in_words(said) == f"secret: 3 sums of 24 updates, {said['clipped']} with clipped numbers"
     assert "have clipped numbers above secret.limit" in caplog.text
 
 
