@@ -60,6 +60,9 @@ MAP: dict[str, Row] = {
     "feroma": Row(
         "descriptors of data", "every round", "soft", "server", "-", "its model; moments of outputs, every round"
     ),
+    "private_clusters": Row(
+        _FIRST, "once, before training", "hard", "client", "given", "sums of sketched updates; its cluster"
+    ),
     "feddrift": Row("accuracies on new data", "at a drift", "hard", "client and server", "found", "accuracies"),
     "fedem": Row("losses of samples", "every round", "soft", "client", "given", "one update per component, in sums"),
     "fedrc": Row("losses of samples, by label", "every round", "soft", "client", "given", "label counts by component"),

@@ -101,7 +101,7 @@ _progress.provide(_display)
 _METHODS = (
     "APFL Athena CFLGP Ditto FEROMA FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer "
     "FedProx FedRep FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM "
-    "PANMLoss PENS PFedMe SCAFFOLD SattlerCFL"
+    "PANMLoss PENS PFedMe PrivateClusters SCAFFOLD SattlerCFL"
 )
 _HOME = {
     **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
@@ -237,6 +237,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "PersonalHead",
     "PersonalModel",
     "Population",
+    "PrivateClusters",
     "Relabel",
     "RepeatedRuns",
     "Requirements",

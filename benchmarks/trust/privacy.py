@@ -66,11 +66,13 @@ def main() -> None:
             print(row(name, noise, runs), flush=True)
 
 
-def run(method: fk.Method, seed: int, noise: float, clip: float, rounds: int) -> fk.Run:
+def run(
+    method: fk.Method, seed: int, noise: float, clip: float, rounds: int, start_noise: float | None = None
+) -> fk.Run:
     """One run."""
     data = fk.planted("mnist", "rotation", clusters=4, clients=1000, samples=50, test_samples=20, seed=seed)
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
-    privacy = fk.ClientDP(noise_multiplier=noise, delta=DELTA, clip=clip)
+    privacy = fk.ClientDP(noise_multiplier=noise, delta=DELTA, clip=clip, start_noise=start_noise)
     plan = {"rounds": rounds, "cohort": 50, "selection": "poisson", "evaluate_every": 0, "seed": seed}
     return fk.simulate(method, data, fk.models.mclr(data), local=work, privacy=privacy, devices=1, **plan)
 

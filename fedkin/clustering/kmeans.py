@@ -20,7 +20,12 @@ def _threads() -> ThreadpoolController:
 
 
 def kmeans(
-    points: Float[np.ndarray, "n d"], clusters: int, seed: int, restarts: int = 10, max_iter: int = 20
+    points: Float[np.ndarray, "n d"],
+    clusters: int,
+    seed: int,
+    restarts: int = 10,
+    max_iter: int = 20,
+    weights: Float[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
     """Cluster labels by K-means with k-means++ starts (Arthur & Vassilvitskii 2007).
 
@@ -30,6 +35,7 @@ def kmeans(
         seed: of the starts.
         restarts: of which the best is taken. Ten were scikit-learn's default when the papers were written.
         max_iter: steps of each restart.
+        weights: of the points; by default they weigh the same.
 
     Raises:
         MethodError: fewer distinct points than clusters.
@@ -41,7 +47,7 @@ def kmeans(
         raise MethodError(f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}")
     fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)  # pyright: ignore[reportArgumentType]
     with _threads().limit(limits=1):  # sums over threads come out in no fixed order
-        return np.asarray(fit.fit_predict(points), np.int64)
+        return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
 
 
 def kmeans_small(

@@ -43,6 +43,7 @@ class Requirements:
         kept_models: so many vectors of a model's size are kept for every client from round to round.
         compares_all: all clients are compared with each other at once, by what they have sent.
         newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is enough.
+        start_sums: noisy sums of all clients that its cold start needs, where it is private.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
@@ -69,6 +70,7 @@ class Requirements:
     kept_models: int = 0
     compares_all: bool = False
     newcomer_labels: bool = True
+    start_sums: int = 0
     standing: tuple[Task, ...] = ()
 
 

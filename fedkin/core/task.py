@@ -89,7 +89,10 @@ class Task:
     resets: ClassVar[tuple[str, ...]] = ()  # arrays of standing tasks that are as if missing once it is done
     detectors: ClassVar[bool | None] = False  # for models that detect one class (True), for others, or both (None)
     between_peers: ClassVar[bool] = False  # row i is a message from client i to another: no server can run it
-    charged: ClassVar[str] = "not"  # how it is made private: ``sum`` where it is clipped sums by model with noise
+    charged: ClassVar[str] = "not"
+    """How it is made private: ``sum``, clipped sums by model with noise, once in a round; ``unit_sum``, sums by model
+    of vectors no longer than 1 with noise, before the first round; ``choice``, the client's among what was released,
+    which the server keeps to itself; ``not``."""
     # without types, as a subclass may have fields of these names
     local = cast(Any, False)  # whether models stay on the device that has them: nothing travels
     can_be_lost = cast(Any, True)  # whether a simulated client may fail to reply

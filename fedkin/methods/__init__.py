@@ -37,6 +37,7 @@ from fedkin.methods.panm import PANM as PANM
 from fedkin.methods.panm import PANMLoss as PANMLoss
 from fedkin.methods.pens import PENS as PENS
 from fedkin.methods.pfedme import PFedMe as PFedMe
+from fedkin.methods.private_clusters import PrivateClusters as PrivateClusters
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 from fedkin.methods.scaffold import SCAFFOLD as SCAFFOLD
 
@@ -67,6 +68,7 @@ METHODS: dict[str, type] = {
     "fedem": FedEM,
     "fedrc": FedRC,
     "fedsoft": FedSoft,
+    "private_clusters": PrivateClusters,
     "hierarchical": Hierarchical,
     "athena": Athena,
     "panm": PANM,

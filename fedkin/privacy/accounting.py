@@ -4,7 +4,8 @@ Two data sets are neighbours that differ by one whole client, added or removed, 
 Gaussian mechanism on the sum over a Poisson sample of the clients. The figure is that of the privacy loss distribution
 (PLD, Koskela et al. 2020, Doroshenko et al. 2022); Renyi differential privacy (Mironov 2017) gives an upper bound of
 it, and a PLD above that bound is refused. Only this mechanism is accounted for here: the accountants of the library
-mean different things by the replacement of a client, and one of them ignores the count of a randomised response.
+mean different things by the replacement of a client, and one of them ignores the count of a randomised response. Noisy
+sums of all clients before the first round, of a cold start, compose with the rounds: Gaussians without sampling.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class NoisyRounds:
         count: how many rounds.
         cap: most clients of a round, where a device needs one; None: no limit. Larger samples are cut at random.
         clients: N, which only a cap needs.
+        start_noise: the noise multiplier of each noisy sum before the first round, of all clients.
+        start_sums: how many of these.
     """
 
     probability: float
@@ -39,12 +42,25 @@ class NoisyRounds:
     count: int
     cap: int | None = None
     clients: int = 0
+    start_noise: float = 0.0
+    start_sums: int = 0
+
+    @property
+    def lacks_noise(self) -> bool:
+        """Whether something was released as it is."""
+        return (self.count > 0 and self.noise_multiplier <= 0) or (self.start_sums > 0 and self.start_noise <= 0)
 
     def event(self) -> Any:
         """The event of dp-accounting."""
         events = _library("dp_accounting")
-        if self.count == 0 or self.probability == 0:
-            return events.NoOpDpEvent()
+        parts = []
+        if self.start_sums:
+            parts.append(events.SelfComposedDpEvent(events.GaussianDpEvent(self.start_noise), self.start_sums))
+        if self.count and self.probability:
+            parts.append(self._rounds_event(events))
+        return events.ComposedDpEvent(parts)
+
+    def _rounds_event(self, events: Any) -> Any:
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:
             size = (self.clients, self.probability, self.cap, self.noise_multiplier)
@@ -66,7 +82,7 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         ConfigError: the two accountants contradict each other; then neither is to be trusted.
         MissingExtra: dp-accounting is not installed.
     """
-    if rounds.noise_multiplier <= 0 and rounds.count > 0:
+    if rounds.lacks_noise:
         return math.inf
     value = _spent(_library("dp_accounting.pld").PLDAccountant, rounds, delta)
     check(value, None if rounds.cap else renyi_epsilon(rounds, delta))

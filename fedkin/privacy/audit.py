@@ -19,7 +19,7 @@ from fedkin.privacy.randomness import Randomness
 
 LEVEL = 0.05
 _DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
-_MOST, _HALVINGS = 30.0, 60
+_MOST, _HALVINGS, _LEAST = 30.0, 60, 1e-6
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,13 @@ def audit(
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     present = randomness.uniform(canaries) < 0.5
     scores = np.zeros(canaries)
-    for _ in range(rounds):
-        taking_part = present & (randomness.uniform(canaries) < mechanism.probability)
-        rows = clipped(2 * clip * directions[taking_part], clip)  # longer than the clip: it is a part of what is tested
-        noise = mechanism.update_noise * noise_factor
-        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise, clip, randomness)
-        scores += directions @ sums[0]
+    releases = [(1.0, 1.0, mechanism.start_noise)] * mechanism.start_sums  # probability, clip, noise multiplier
+    releases += [(mechanism.probability, clip, mechanism.update_noise)] * rounds
+    for probability, longest, noise in releases:
+        taking_part = present & (randomness.uniform(canaries) < probability)
+        rows = clipped(2 * longest * directions[taking_part], longest)  # too long: the clip is a part of what is tested
+        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness)
+        scores += directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)  # as the less noisy say more
     order = np.argsort(scores)
     correct = int(present[order[-(guesses // 2) :]].sum() + (~present[order[: guesses // 2]]).sum())
     bound = lower_bound(canaries, 2 * (guesses // 2), correct, mechanism.settings.delta)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +11,8 @@ from fedkin.core.validation import check_choice, check_fraction, check_not_negat
 from fedkin.privacy import accounting
 from fedkin.privacy.accounting import NoisyRounds
 from fedkin.privacy.mechanism import noise_of_updates
+
+START_NOISE = 4.0  # times the rounds' noise, in each noisy sum of a cold start
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class ClientDP:
         divisor: clients by which each cluster's sum is divided; by default the expected cohort / K.
         cap: most clients of a round, where a device needs a limit.
         examples_cap: a client weighs its training examples / this number, at most 1; by default all weigh 1.
+        start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the first round; by
+            default four times that of the rounds.
         uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is infinite.
         testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
     """
@@ -41,6 +44,7 @@ class ClientDP:
     divisor: float | None = None
     cap: int | None = None
     examples_cap: int | None = None
+    start_noise: float | None = None
     uncharged: Literal["refuse", "infinite"] = "refuse"
     testing_only_seeded_noise: bool = False
 
@@ -49,13 +53,15 @@ class ClientDP:
             raise ConfigError("privacy: give noise_multiplier, or the epsilon that all rounds may cost together")
         if self.noise_multiplier is not None:
             check_not_negative("noise_multiplier", self.noise_multiplier)
+        if self.start_noise is not None:
+            check_not_negative("start_noise", self.start_noise)
         for name in ("epsilon", "clip", "divisor", "cap", "examples_cap"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
         check_fraction("delta", self.delta)
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
-    def mechanism(self, clients: int, cohort: int, rounds: int, selection: str) -> Mechanism:
+    def mechanism(self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0) -> Mechanism:
         """What a run does with these settings.
 
         Args:
@@ -63,6 +69,7 @@ class ClientDP:
             cohort: the expected number of clients of a round.
             rounds: T.
             selection: how cohorts are selected.
+            start_sums: noisy sums of all clients before the first round, of the method's cold start.
 
         Raises:
             ConfigError: cohorts of a fixed size; a budget below the price of one round.
@@ -72,22 +79,21 @@ class ClientDP:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
         probability = cohort / clients
 
-        def priced(noise: float, count: int) -> NoisyRounds:
-            return NoisyRounds(probability, noise, count, self.cap, clients)
+        def at(noise: float, limit: int | None = None) -> Mechanism:
+            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums)
 
         noise, most = self.noise_multiplier, rounds
         if noise is None:
-            noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: priced(z, rounds))
+            noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
         elif self.epsilon is not None:
-            most = accounting.affordable(self.epsilon, self.delta, lambda count: priced(noise, count), rounds)
+            most = accounting.affordable(self.epsilon, self.delta, at(noise).priced, rounds)
         if most == 0:
-            one = accounting.epsilon(priced(noise, 1), self.delta)
+            start = f" after a cold start of {start_sums} noisy sums" if start_sums else ""
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {one:.3g} at noise_multiplier = "
-                f"{noise:g}; raise noise_multiplier, or leave it out"
+                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {at(noise).epsilon(1):.3g}{start} at "
+                f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
             )
-        limit = None if self.epsilon is None else most
-        return Mechanism(self, clients, cohort, probability, float(noise), limit, priced)
+        return at(float(noise), None if self.epsilon is None else most)
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
         known = ""
@@ -111,7 +117,7 @@ class Mechanism:
         probability: q.
         noise_multiplier: z.
         limit: how many rounds the budget allows; None without one.
-        priced: from a noise multiplier and a count to what rounds cost.
+        start_sums: noisy sums of all clients before the first round.
     """
 
     settings: ClientDP
@@ -120,11 +126,24 @@ class Mechanism:
     probability: float
     noise_multiplier: float
     limit: int | None
-    priced: Callable[[float, int], NoisyRounds]
+    start_sums: int = 0
 
     def divisor(self, clusters: int) -> float:
         """The number of clients by which a cluster's sum is divided; it does not depend on data."""
         return self.settings.divisor or self.cohort / clusters
+
+    @property
+    def start_noise(self) -> float:
+        """The noise multiplier of each noisy sum before the first round."""
+        own = self.settings.start_noise
+        return START_NOISE * self.noise_multiplier if own is None else own
+
+    def priced(self, rounds: int, start_sums: int | None = None) -> NoisyRounds:
+        """What rounds are for the accountant, after the noisy sums of the cold start; by default those planned."""
+        sums = self.start_sums if start_sums is None else start_sums
+        noise, settings = self.noise_multiplier, self.settings
+        start = (self.start_noise, sums) if sums else (0.0, 0)
+        return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *start)
 
     @property
     def count_deviation(self) -> float:
@@ -138,23 +157,26 @@ class Mechanism:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
 
-    def epsilon(self, rounds: int, uncharged: bool = False) -> float:
-        """The price of rounds that were released; infinite where something else left the clients too."""
+    def epsilon(self, rounds: int, uncharged: bool = False, start_sums: int | None = None) -> float:
+        """The price of rounds that were released, and of the cold start before them; infinite where something else left
+        the clients too."""
         if uncharged:
             return math.inf
-        return accounting.epsilon(self.priced(self.noise_multiplier, rounds), self.settings.delta)
+        return accounting.epsilon(self.priced(rounds, start_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
         """What an epsilon must be printed with."""
         sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
         if self.settings.cap:
             sampling += f", at most {self.settings.cap} clients"
+        start = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
         return {
             "delta": self.settings.delta,
             "unit": "one whole client, in all rounds together",
             "neighbours": "one client added or removed",
             "sampling": sampling,
             "noise_multiplier": self.noise_multiplier,
+            **start,
             "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
             "protects_from": "whoever sees the released models, and does not learn who took part in which round",
             "trusted": "the server, and whoever reads its run folder",

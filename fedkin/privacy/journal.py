@@ -10,6 +10,7 @@ from typing import Any
 from fedkin.core.storage import append_line, complete_lines, force_to_disk
 
 JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
+RELEASE = "release"  # the folder, in that of the run, of what may be released
 
 
 @dataclass
@@ -38,6 +39,11 @@ class Journal:
     def rounds(self) -> int:
         """How many noisy sums of rounds were released."""
         return sum("clip" in entry for entry in self.entries)
+
+    @property
+    def start_sums(self) -> int:
+        """How many noisy sums of all clients were released before the first round."""
+        return sum("start" in entry for entry in self.entries)
 
     @property
     def uncharged(self) -> list[str]:

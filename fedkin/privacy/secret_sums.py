@@ -24,7 +24,7 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import wants_sums
+from fedkin.privacy.private_world import wants_sums
 from fedkin.privacy.secret_call import GroupSum, SecretCall, by_model, group_rows
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.secret.quantization import Grid, Sums
@@ -44,6 +44,8 @@ def refusal(method: Method, settings: SecretSums) -> str | None:
         return f"{name} has no server that could add up: its peers see each other's models"
     if needs.detectors:
         return f"{name} has several models of a client in one round, and a client adds one vector"
+    if needs.start_sums:
+        return f"{name} begins with sums of other vectors than updates, which are not added up in secret"
     if settings.others == "clear":
         return None
     insist = "secret.others='clear' sends it in the clear"

@@ -125,7 +125,8 @@ class Experiment(Generic[W]):
                 option, why = refused
                 raise ConfigError(f"{option}: {place}: {why}")
         if self.options.privacy is not None:
-            check_private(self.options.privacy, self.plan, self.worlds.clients, self.trackers)
+            private = [method for _, method in methods]
+            check_private(self.options.privacy, private, self.plan, self.worlds.clients, self.trackers)
         self.worlds.check([(entry, self.options.applied(method)) for entry, method in methods], self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
@@ -192,7 +193,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            state.final |= closing_record(applied, self.plan, out) | secret_record(applied)
+            state.final |= closing_record(applied, state.state, self.plan, out) | secret_record(applied)
             state.final |= attack_record(options.attack, state.state, clients, facts.true_clusters)
             finished = Run(
                 description,

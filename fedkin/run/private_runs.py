@@ -8,31 +8,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+from safetensors.numpy import save
+
 from fedkin.config import registry
 from fedkin.config.option_registry import make_option
 from fedkin.config.plan import Plan
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import Method
-from fedkin.core.storage import write_atomic
+from fedkin.core.method import Method, State
+from fedkin.core.requirements import requirements_of
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.privacy.audit import Audit, audit
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.journal import JOURNAL, Journal
-from fedkin.privacy.private import NOT_PRIVATE, Private, statement
+from fedkin.privacy.client_dp import ClientDP, Mechanism
+from fedkin.privacy.journal import JOURNAL, RELEASE, Journal
+from fedkin.privacy.private import NOT_PRIVATE, Private
 from fedkin.privacy.randomness import SystemRandomness
 from fedkin.privacy.secret_settings import SecretSums
+from fedkin.privacy.statement import statement
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 
-STATEMENT = "privacy.json"
+STATEMENT, MODELS = "privacy.json", "models.safetensors"
 _log = logging.getLogger("fedkin")
 
 
-def check_private(settings: ClientDP, plan: Plan, clients: int, trackers: Sequence[Tracker]) -> None:
+def check_private(
+    settings: ClientDP, methods: Sequence[Method], plan: Plan, clients: int, trackers: Sequence[Tracker]
+) -> None:
     """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
 
     Args:
         settings: of the privacy.
+        methods: that are run.
         plan: of the run.
         clients: N.
         trackers: of the run.
@@ -52,7 +61,24 @@ def check_private(settings: ClientDP, plan: Plan, clients: int, trackers: Sequen
     if settings.delta >= 1 / clients:
         advice = "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g"
         _log.warning(advice, settings.delta, clients, 1 / clients)
-    settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
+    for method in methods:
+        mechanism_of(settings, method, plan, clients)
+
+
+def mechanism_of(settings: ClientDP, method: Method, plan: Plan, clients: int) -> Mechanism:
+    """What a run of a method does with these settings.
+
+    Args:
+        settings: of the privacy.
+        method: of the run, whose cold start may cost something.
+        plan: of the run.
+        clients: N.
+
+    Raises:
+        ConfigError: cohorts of a fixed size; a budget below the price of one round.
+    """
+    start_sums = requirements_of(method).start_sums
+    return settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection, start_sums)
 
 
 def private_method(
@@ -68,7 +94,7 @@ def private_method(
         out: the run's folder, where it has one: it holds what was released already.
         secret: settings of secret sums, to which clients add shares of the noise; None: without.
     """
-    mechanism = settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection)
+    mechanism = mechanism_of(settings, method, plan, clients)
     seed = plan.seed if settings.testing_only_seeded_noise else None
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
@@ -85,16 +111,18 @@ def audit_of_config(config: RunConfig) -> Audit:
     if settings is None:
         raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
     clients = registry.make(registry.datasets(), config.data).clients
-    mechanism = settings.mechanism(clients, config.plan.cohort, config.plan.rounds, config.plan.selection)
+    method = registry.make(registry.methods(), config.method)
+    mechanism = mechanism_of(settings, method, config.plan, clients)
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
     return audit(mechanism, rounds, SystemRandomness())
 
 
-def closing_record(method: Method, plan: Plan, out: Path | None) -> dict[str, Any]:
-    """What a summary says of privacy, empty of a run without; the folder gets the statement.
+def closing_record(method: Method, state: State, plan: Plan, out: Path | None) -> dict[str, Any]:
+    """What a summary says of privacy, empty of a run without; the folder gets the statement, and what may be released.
 
     Args:
         method: of the run.
+        state: after the last round.
         plan: of the run.
         out: the run's folder, where it has one.
     """
@@ -103,4 +131,17 @@ def closing_record(method: Method, plan: Plan, out: Path | None) -> dict[str, An
     said = statement(method, plan.rounds)
     if out is not None:
         write_atomic(out / STATEMENT, json.dumps(said, indent=2) + "\n")
+        _write_release(out / RELEASE, said, state.models)
     return {"privacy": said}
+
+
+def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
+    """The part of a run's folder that may be released: models and statement; none where epsilon is infinite."""
+    with storage_errors(folder):
+        for name in (MODELS, STATEMENT):
+            (folder / name).unlink(missing_ok=True)
+        if said["epsilon"] == "infinite":
+            return
+        folder.mkdir(exist_ok=True)
+    write_atomic(folder / MODELS, save({"models": np.ascontiguousarray(models, np.float32)}))
+    write_atomic(folder / STATEMENT, json.dumps(said, indent=2) + "\n")

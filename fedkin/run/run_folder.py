@@ -6,7 +6,7 @@ metrics.jsonl         one line per round: what was measured (the same bytes for 
 migrations.jsonl      one line per round in which clients got another cluster: their ids and clusters
 timings.jsonl         one line per round: seconds (never the same twice, hence apart)
 checkpoints/          the newest two states
-privacy.json, .jsonl  what a private run cost and what of it may be released; a line per noisy sum
+privacy.*, release/   what a private run cost, in all and in a line per noisy sum; all of it that may be released
 secret.jsonl          a line for the secret sums of every round: how many, of how many clients, which are lost and why
 clients.parquet       one row per client, after the last round
 summary.json          the numbers of the closing table
@@ -35,7 +35,7 @@ from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
 from fedkin.core.world import World
-from fedkin.privacy.journal import JOURNAL, SECRET_SUMS
+from fedkin.privacy.journal import JOURNAL, RELEASE, SECRET_SUMS
 from fedkin.run import checkpoint, integrity, version_0_1
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.data_place import place_of_data
@@ -50,7 +50,7 @@ _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, modul
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg"))
-_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, JOURNAL, SECRET_SUMS, integrity.SUMS, *_DRAWN, AGAINST)
+_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, JOURNAL, RELEASE, SECRET_SUMS, integrity.SUMS, *_DRAWN, AGAINST)
 _log = logging.getLogger("fedkin")
 
 

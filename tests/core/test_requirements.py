@@ -67,6 +67,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "sends": "bases of subspaces of its samples",
         **ALL,
     },  # subspaces are the samples', and means of solutions are enough
+    "private_clusters": {"clients": 3, "common_start": True, "start_sums": 3},  # M, and two steps of K-means
     "hierarchical": LAST_LAYER,
     "athena": {"detectors": True, **LAST_LAYER},
     "panm": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},  # k = 3 neighbours, T1 = 100

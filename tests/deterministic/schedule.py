@@ -69,6 +69,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "cflgp": {"clusters": 2},
     "flux": {},
     "feroma": {"latest": 1},
+    "private_clusters": {"clusters": 2, "sketch": 8},
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }

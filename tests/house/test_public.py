@@ -16,7 +16,7 @@ from fedkin.core import errors
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = """
 FedAvgM FedAdam FedYogi FedAdagrad PersonalHead PersonalModel
-Byzantine PFedMe FEROMA
+Byzantine PFedMe FEROMA PrivateClusters
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
 APFL PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft

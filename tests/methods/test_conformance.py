@@ -168,6 +168,14 @@ CASES = {
         resting={"latest": 99},
         grows=True,
     ),
+    "private_clusters": Case(
+        options={"clusters": 3, "sketch": 8},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"sketch": 2}, {"candidates": 0}, {"refinements": 0}),
+        clusters=3,
+        resting={"clusters": 3, "sketch": 8},
+        finding={"clusters": 3, "sketch": 64},
+    ),
     "fedem": Case(
         options={"clusters": 3},
         as_fedavg={"clusters": 1, "average_over": "cohort"},

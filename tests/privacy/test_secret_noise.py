@@ -12,7 +12,7 @@ from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.models import mclr
 from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import PrivateWorld
+from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness, SystemRandomness
 from fedkin.privacy.secret_noise import noise_share
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
@@ -29,7 +29,9 @@ SECRET = fk.SecretSums(least=3)
 def world(settings: fk.ClientDP = SETTINGS, secret: fk.SecretSums | None = SECRET, seeded: bool = True) -> PrivateWorld:
     simulated = fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     randomness = SeededRandomness(np.random.default_rng(0)) if seeded else SystemRandomness()
-    return PrivateWorld(simulated, settings.mechanism(N, N, 5, "uniform"), Journal(), randomness, 1, secret)
+    return PrivateWorld(
+        simulated, settings.mechanism(N, N, 5, "uniform"), Journal(), randomness, 1, np.arange(N), secret
+    )
 
 
 def update(own: PrivateWorld, count: int = 2, clients: np.ndarray = EVERYONE) -> np.ndarray:

@@ -22,7 +22,8 @@ from fedkin.core.randomness import Stream
 from fedkin.models import mclr
 from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import Private, PrivateWorld, refusal
+from fedkin.privacy.private import Private, refusal
+from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
@@ -58,7 +59,7 @@ def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWor
     """A world of the small federation that lets noisy sums out."""
     world = world or fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     mechanism = settings.mechanism(N, 4, 1, "poisson")
-    return PrivateWorld(world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1)
+    return PrivateWorld(world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1, EVERYONE)
 
 
 def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
@@ -241,7 +242,7 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
     run = simulate(replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2))
     said = run.summary()["privacy"]
     assert said["epsilon"] == "infinite"
-    assert "train" in said["charged"]["cold start, choices and other client work"]
+    assert said["charged"]["other client work (train)"].startswith("infinite")
     assert refusal(fk.PANM(), "infinite")
 
 

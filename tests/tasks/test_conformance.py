@@ -40,6 +40,7 @@ from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.score_moments import ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
 from fedkin.tasks.soft_centers import Importance, TrainTowards
 from fedkin.tasks.subspace import LabelSubspaces, Subspace
 from fedkin.tasks.train import Train
@@ -107,6 +108,7 @@ def half_of(clients: np.ndarray) -> np.ndarray:
 
 SOFT = np.random.default_rng(4).dirichlet(np.ones(3), 5)  # each row's weights of three components
 SOME_KNOWN = SOFT * np.array([1, 0, 1, 0, 1])[:, None]  # where it is 0, clients measure it
+NEAR = np.random.default_rng(6).normal(size=(3, 4))  # directions of sketches
 SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
@@ -157,6 +159,10 @@ EXAMPLES = {
     "similarities": Example(
         lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)
     ),
+    "sketch moments": Example(lambda g: SketchMoments(g.models[0], WORK, 4, 7)),
+    "sketch sums": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR)),
+    "sketch, single": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR, reduce=False)),
+    "nearest sketch": Example(lambda g: NearestSketch(g.models[0], WORK, 4, 7, NEAR)),
     "span scores": Example(lambda g: SpanScores(g.models, 0 * g.index, DATA.train.sizes[g.clients])),
     "subspace": Example(lambda g: Subspace(2)),
     "train": Example(lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)),

@@ -1,0 +1,136 @@
+"""Clusters that are found from noisy sums alone, so that client-level differential privacy covers them.
+
+In no paper as a whole. The parts: K-means by noisy sums of points (Blum, Dwork, McSherry, Nissim: Practical Privacy:
+The SuLQ Framework, PODS 2005), here with directions in place of points, as in spherical K-means; before that leading
+eigenvectors of a noisy second moment (Dwork, Talwar, Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K
+directions of the clusters. x_i is the first update of client i from the common start, as a count sketch of s numbers,
+of length 1.
+
+    M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)   one noisy sum
+    S_c = sum of the x_i whose x_i W c is highest + noise, for 4 K random directions c          another
+    K-means of the directions of W^T S_c, each with the weight |W^T S_c|                        no client is asked
+    the same sums for the K directions that come of it, ``refinements`` times                   a noisy sum each
+
+W whitens: clusters whose first updates differ become orthogonal directions, however much they have in common and
+whatever their sizes, as in decompositions of moments (Anandkumar et al.: Tensor Decompositions for Learning Latent
+Variable Models, JMLR 2014). Without it candidates that differ in little but what all clients share take two for one.
+
+Then each client chooses among the K directions that were released: by its own data, so that nothing is paid for it. All
+sums are of all clients, before the first round; after that FedAvg in each cluster. Without privacy there is no noise,
+and clients weigh as many as they have examples.
+
+A direction has the noise of one number for each of K dimensions, not for each of P parameters: that is what the
+projection is for. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.clustering.kmeans import kmeans
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
+from fedkin.core.validation import check_positive_integer
+from fedkin.core.world import World
+from fedkin.measures.gram import leading_eigenpairs
+from fedkin.measures.sketch import moment_matrix
+from fedkin.methods import policies
+from fedkin.methods.fedavg import train_and_average
+from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
+
+
+@dataclass(frozen=True)
+class PrivateClustersState(State):
+    """What PrivateClusters keeps from round to round."""
+
+    start: Float[np.ndarray, "P"]  # the model from which all directions are taken
+    directions: Float[np.ndarray, "K s"]  # of the clusters, for newcomers
+    sketch_seed: Int[np.ndarray, ""]
+
+
+@dataclass(frozen=True)
+class PrivateClusters:
+    """Clusters by the directions of first updates, of which only noisy sums are released."""
+
+    clusters: int = 3  # K
+    sketch: int = 64  # s, numbers of a sketched update
+    candidates: int = 4  # directions for each cluster from which K-means begins
+    refinements: int = 1  # further steps of K-means, a noisy sum each
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "sketch", "candidates", "refinements"):
+            check_positive_integer(name, getattr(self, name))
+        if self.sketch < self.clusters:
+            raise MethodError(f"sketch must be at least clusters = {self.clusters}, got {self.sketch}")
+
+    def requirements(self) -> Requirements:
+        return Requirements(
+            self.clusters, clients_because="clusters", common_start=True, start_sums=2 + self.refinements
+        )
+
+    def init(self, world: World, stream: Stream) -> PrivateClustersState:
+        """The cold start: directions from noisy sums, and each client in the nearest."""
+        clients = world.clients(stream.round)
+        seed = int(stream.child("sketch").words()[0])
+        start = world.initial(stream.child("model"))
+        directions = self._directions(world, clients, self._asked(world, start, seed), stream)
+        assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
+        models = np.stack([start] * self.clusters)
+        state = PrivateClustersState(models, assignment, start, directions, np.array(seed))
+        return self.place(world, state, clients, stream)
+
+    def round(
+        self, world: World, state: PrivateClustersState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> PrivateClustersState:
+        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+
+    def place(
+        self, world: World, state: PrivateClustersState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> PrivateClustersState:
+        """The nearest of the released directions, by the client's own choice."""
+        asked = self._asked(world, state.start, int(state.sketch_seed))
+        task = NearestSketch(**asked, directions=state.directions)
+        return policies.assign(world, state, newcomers, world.run(task, newcomers, stream.child("pretrain")).nearest)
+
+    def _directions(
+        self, world: World, clients: Int[np.ndarray, "c"], asked: dict[str, Any], stream: Stream
+    ) -> Float64[np.ndarray, "K s"]:
+        """Directions of clusters: eigenvectors, K-means of few sums, and its further steps."""
+        pretrain = stream.child("pretrain")
+        moments = world.run(SketchMoments(**asked), clients, pretrain).moments[0]
+        if not moments.any():  # never where there is noise
+            raise MethodError(f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an update")
+        whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
+
+        def sums(directions: Float64[np.ndarray, "M K"]) -> Float64[np.ndarray, "M K"]:
+            task = SketchSums(**asked, directions=_units(directions) @ whitening.T)
+            reply = world.run(task, clients, pretrain)
+            return (reply.sketch * np.asarray(reply.weight)[:, None]) @ whitening
+
+        candidates = stream.child("candidates").rng().standard_normal((self.candidates * self.clusters, self.clusters))
+        found = sums(candidates)
+        seed = int(stream.child("kmeans").words()[0])
+        labels = kmeans(_units(found), self.clusters, seed, weights=np.linalg.norm(found, axis=1))
+        found = np.stack([found[labels == k].sum(axis=0) for k in range(self.clusters)])
+        for _ in range(self.refinements):
+            found = sums(found)
+        return _units(found) @ whitening.T
+
+    def _asked(self, world: World, start: Float[np.ndarray, "P"], seed: int) -> dict[str, Any]:
+        return {"start": start, "work": world.work, "size": self.sketch, "seed": seed}
+
+
+def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
+    """The first eigenvectors, each longer as its eigenvalue is smaller; zeros where there is none."""
+    values, vectors = leading_eigenpairs(moments, clusters)
+    return vectors * np.sqrt(values.max() / np.where(values > 0, values, 1))
+
+
+def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)

@@ -1,0 +1,150 @@
+"""Sums of the directions of clients' first updates, in a few numbers, and the nearest direction of each client.
+
+A client adds one vector of length 1 to one sum, so that noise of a fixed size makes it private
+(``charged = "unit_sum"``). It trains anew for every one of these tasks: with the same stream it gets the same update.
+Shapes: r rows of a portion, P parameters, K directions, s numbers of a sketch, m = s (s + 1) / 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.method import UNASSIGNED
+from fedkin.core.schema import Rows, Schema, Sums, floats, integers
+from fedkin.core.task import Task, initial, setting, shared
+from fedkin.core.training import LocalTraining
+from fedkin.measures.sketch import second_moments, unit_sketches
+
+
+@dataclass(frozen=True)
+class _Sketching:
+    """What these tasks have in common.
+
+    Attributes:
+        start: the run's initial model, from which clients train.
+        work: settings of the training.
+        size: s.
+        seed: of the sketches.
+    """
+
+    start: Float[np.ndarray, "P"] = initial("P")
+    work: LocalTraining = setting()
+    size: int = 64
+    seed: int = 0
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        arrays = self.arrays(self._sketches(client.train(self.start, self.work).update[None]))
+        examples = {} if "nearest" in arrays else {"examples": len(client.samples()[1])}
+        return {name: array[0] for name, array in arrays.items()} | examples
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        for some in rows.portions(len(self.start)):
+            index = np.zeros(len(some), np.int64)
+            own = (self.work.select(some), rows.steps[some], rows.drawn())
+            local = rows.trainer.train(self.start[None], rows.clients[some], index, *own)
+            arrays = self.arrays(self._sketches(np.asarray(local.update)))
+            yield some, arrays if "nearest" in arrays else arrays | {"examples": examples[some]}
+
+    def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
+        """The reply without numbers of examples."""
+        raise NotImplementedError
+
+    def sizes(self) -> dict[str, int]:
+        """Sizes by name; moments are of one model."""
+        size = int(self.size)
+        return {"K": 1, **super().sizes(), "s": size, "m": size * (size + 1) // 2}  # type: ignore[misc]
+
+    def _sketches(self, updates: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r s"]:
+        return unit_sketches(updates, self.size, self.seed)
+
+
+@dataclass(frozen=True)
+class SketchMoments(_Sketching, Task):
+    """The second moments of clients' sketched directions, x x^T, as the mean over all.
+
+    Attributes:
+        reduce: whether the mean is enough.
+    """
+
+    reduce: bool = True
+
+    detectors = None
+    charged = "unit_sum"
+
+    @property
+    def up(self) -> Schema:
+        """moments (or their mean), and examples."""
+        return _schema("moments", "m", self.reduce)
+
+    def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
+        return {"moments": second_moments(sketches), "model_index": np.zeros(len(sketches), np.int64)}
+
+    def single(self) -> SketchMoments:
+        return replace(self, reduce=False)
+
+
+@dataclass(frozen=True)
+class SketchSums(_Sketching, Task):
+    """Clients' sketched directions, as the mean over those whose product with each of K directions is highest.
+
+    Attributes:
+        directions: which each client compares its own with.
+        reduce: whether the means are enough.
+    """
+
+    directions: Float[np.ndarray, "K s"] = shared("K s", default=None)
+    reduce: bool = True
+
+    detectors = None
+    charged = "unit_sum"
+
+    @property
+    def up(self) -> Schema:
+        """sketch (or its mean by direction), examples and the direction that was nearest."""
+        return _schema("sketch", "s", self.reduce)
+
+    def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
+        return {"sketch": sketches, "model_index": _nearest(sketches, self.directions)}
+
+    def single(self) -> SketchSums:
+        return replace(self, reduce=False)
+
+
+@dataclass(frozen=True)
+class NearestSketch(_Sketching, Task):
+    """The direction of K with the highest product with each client's own; -1 without a reply, or where its update is 0.
+
+    Attributes:
+        directions: which each client compares its own with.
+    """
+
+    directions: Float[np.ndarray, "K s"] = shared("K s", default=None)
+
+    up = Rows(nearest=integers(low=UNASSIGNED, missing=UNASSIGNED, counted=False))
+    detectors = None
+    charged = "choice"
+
+    def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
+        known = np.isfinite(sketches).all(axis=1) & sketches.any(axis=1)
+        return {"nearest": np.where(known, _nearest(sketches, self.directions), UNASSIGNED)}
+
+
+def _nearest(sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]) -> np.ndarray:
+    """The direction of the highest product with each row, the first of equals."""
+    return np.stack([np.nan_to_num(sketches) @ one for one in directions], axis=1).argmax(axis=1)
+
+
+@cache
+def _schema(name: str, axes: str, reduce: bool) -> Schema:
+    """The schema of a reply, made once."""
+    array = floats(axes, missing=0.0, over="model" if reduce else "row", norm_checked=True)
+    index, examples = integers(over="row", counted=False), integers(over="row", counted=False, registered=True)
+    return (Sums if reduce else Rows)(**{name: array, "examples": examples, "model_index": index})

@@ -1,0 +1,181 @@
+"""PrivateClusters: directions from noisy sums alone, and what its cold start costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from sklearn.metrics import adjusted_rand_score
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError, TaskError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.randomness import Stream
+from fedkin.core.training import LocalTraining
+from fedkin.methods.private_clusters import PrivateClusters
+from fedkin.models import mclr
+from fedkin.privacy.accounting import NoisyRounds, epsilon
+from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.journal import Journal
+from fedkin.privacy.private import Private
+from fedkin.simulation.fake_world import FakeWorld
+from fedkin.tasks.sketches import SketchMoments
+from tests.simulation.small_federation import federation
+
+CLIENTS, TRUE = 300, np.arange(300) % 3
+PRIVACY = ClientDP(noise_multiplier=1.0, delta=1e-4, start_noise=5.0, testing_only_seeded_noise=True)
+METHOD = PrivateClusters(clusters=3, sketch=32)
+
+
+def world(silent: frozenset[int] = frozenset()) -> FakeWorld:
+    """Three clusters of a hundred clients each, whose first updates point to the corners of a triangle."""
+    corners = 3 * np.kron(np.eye(3), np.ones(10))
+    noise = 0.5 * np.random.default_rng(0).normal(size=(CLIENTS, 30))
+    return FakeWorld(
+        (corners[TRUE] + noise).astype(np.float32), np.full(CLIENTS, 9), LocalTraining(2, lr=0.3), silent=silent
+    )
+
+
+def private(method: Any = METHOD, settings: ClientDP = PRIVACY, seed: int = 0, sums: int = 3) -> Private:
+    return Private(method, settings.mechanism(CLIENTS, 30, 10, "poisson", sums), Journal(), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_are_found_from_noisy_sums(seed: int) -> None:
+    method = private(seed=seed)
+    state = method.init(world(), Stream(seed, 0, "init"))
+    assert adjusted_rand_score(TRUE, state.assignment) > 0.95
+    assert [entry["start"] for entry in method.journal.entries] == ["sketch_moments", "sketch_sums", "sketch_sums"]
+    assert {entry["noise_multiplier"] for entry in method.journal.entries} == {5.0}
+
+
+def test_what_is_released_drowns_in_noise_that_is_large() -> None:
+    """The directions are made of the noisy sums, and of nothing beside them."""
+    state = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(), Stream(0, 0, "init"))
+    assert adjusted_rand_score(TRUE, state.assignment) < 0.7
+    lost = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(frozenset(range(5))), Stream(0, 0, "init"))
+    np.testing.assert_allclose(lost.directions, state.directions, atol=0.01)
+    assert (lost.assignment[:5] == UNASSIGNED).all()
+
+
+def test_one_client_moves_each_released_sum_by_no_more_than_1() -> None:
+    """With the same noise, runs with and without a client differ in the first sum by its x x^T, which has length 1."""
+    sums = []
+    for silent in (frozenset(), frozenset([7])):
+        own = private()._world(world(silent), 0)
+        task = SketchMoments(np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1)
+        sums.append(own.run(task, np.arange(CLIENTS), Stream(0, 0, "x")).moments)
+    assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_cold_start_composes_with_the_rounds() -> None:
+    """z = 5 once, or z = 1, on top of q = 0.05, z = 1, 100 rounds; sums of more noise are one of less."""
+    assert epsilon(NoisyRounds(0.05, 1.0, 100, start_noise=5.0, start_sums=1), 1e-3) == pytest.approx(2.28, abs=0.006)
+    assert epsilon(NoisyRounds(0.05, 1.0, 100, start_noise=1.0, start_sums=1), 1e-3) == pytest.approx(4.02, abs=0.006)
+    three = epsilon(NoisyRounds(0.05, 1.0, 100, start_noise=3.0**0.5 * 5, start_sums=3), 1e-3)
+    assert three == pytest.approx(epsilon(NoisyRounds(0.05, 1.0, 100, start_noise=5.0, start_sums=1), 1e-3), rel=1e-3)
+    assert epsilon(NoisyRounds(0.05, 1.0, 100, start_sums=1), 1e-3) == float("inf")
+
+
+def test_the_budget_includes_the_cold_start() -> None:
+    """By default its sums have four times the noise of the rounds, whatever that is."""
+    asked = ClientDP(epsilon=3.0, delta=1e-3)
+    plain, with_start = (asked.mechanism(1000, 50, 100, "poisson", sums) for sums in (0, 3))
+    assert with_start.noise_multiplier > plain.noise_multiplier
+    assert with_start.start_noise == 4 * with_start.noise_multiplier
+    assert 2.9 < with_start.epsilon(100) <= 3.0 and plain.epsilon(100) == pytest.approx(3.0, rel=0.01)
+    stopped = ClientDP(noise_multiplier=1.0, epsilon=2.3, delta=1e-3)
+    limits = [stopped.mechanism(1000, 50, 100, "poisson", sums).limit for sums in (0, 3)]
+    assert limits[0] == 100 and 0 < (limits[1] or 0) < 100
+    with pytest.raises(ConfigError, match="after a cold start of 3 noisy sums"):
+        ClientDP(noise_multiplier=1.0, epsilon=1.0, delta=1e-3).mechanism(1000, 50, 100, "poisson", 3)
+
+
+def test_a_cold_start_that_was_done_again_is_charged_again() -> None:
+    method = private(settings=replace(PRIVACY, epsilon=3.0))
+    assert method.exhausted() == ""
+    for _ in range(2):
+        method.init(world(), Stream(0, 0, "init"))
+    assert method.journal.start_sums == 6
+    for _ in range(20):
+        method.init(world(), Stream(0, 0, "init"))
+    assert "would exceed privacy.epsilon = 3" in method.exhausted()
+
+
+@dataclass(frozen=True)
+class StartsAgain(PrivateClusters):
+    """Asks for the sums of its cold start in a round."""
+
+    def round(self, world: Any, state: Any, cohort: np.ndarray, stream: Stream) -> Any:
+        return self.init(world, stream)
+
+
+@dataclass(frozen=True)
+class TrainsEverybody(fk.FedAvg):
+    """Trains clients that were not drawn."""
+
+    def round(self, world: Any, state: State, cohort: np.ndarray, stream: Stream) -> State:
+        return super().round(world, state, world.clients(stream.round), stream)
+
+
+@dataclass(frozen=True)
+class TrainsBefore(fk.FedAvg):
+    """Trains before the first round."""
+
+    def init(self, world: Any, stream: Stream) -> State:
+        return super().round(world, super().init(world, stream), world.clients(stream.round), stream)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (StartsAgain(clusters=3, sketch=8), "charged as a cold start; it cannot be asked in round 1"),
+        (TrainsEverybody(), "asks clients that were not drawn in round 1"),
+        (TrainsBefore(), "charged in rounds only, and was asked outside of one"),
+    ],
+)
+def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(method: Any, message: str) -> None:
+    own = private(method)
+    with pytest.raises(TaskError, match=message):
+        own.round(world(), own.init(world(), Stream(0, 0, "init")), np.arange(30), Stream(0, 1, "round"))
+
+
+def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
+    """Models and statement; whatever the clients' test samples are, they are the same bits."""
+    data, parts = federation(), []
+    plan: dict[str, Any] = {"rounds": 3, "cohort": 4, "selection": "poisson", "local": fk.SGD(lr=0.1)}
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        run = fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), privacy=PRIVACY, out=folder, **plan)
+        parts.append({path.name: path.read_bytes() for path in (folder / "release").iterdir()})
+        np.testing.assert_array_equal(load_file(folder / "release" / "models.safetensors")["models"], run.models)
+        data = replace(
+            data,
+            y=np.where(
+                np.isin(np.arange(len(data.y)), np.concatenate([data.test[client] for client in range(data.clients)])),
+                0,
+                data.y,
+            ),
+        )
+    assert parts[0].keys() == {"models.safetensors", "privacy.json"}
+    assert parts[0] == parts[1]
+    said = json.loads(parts[0]["privacy.json"])
+    assert said["start_noise_multiplier"] == 5.0
+    assert said["charged"]["cold start (sketch_moments)"] == "noisy sums of all clients: 1"
+    assert said["charged"]["cold start (sketch_sums)"] == "noisy sums of all clients: 2"
+    assert said["charged"]["models (train)"].startswith("3 noisy sums")
+    assert said["charged"]["choices of clusters"].startswith("nothing")
+
+
+def test_a_run_of_infinite_epsilon_has_nothing_to_release(tmp_path: Path) -> None:
+    data = federation()
+    insisting = replace(PRIVACY, uncharged="infinite")
+    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "privacy": insisting}
+    fk.simulate(fk.FlexCFL(clusters=2, alpha=3, steps=2), data, mclr(data), out=tmp_path / "run", **plan)
+    assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon"] == "infinite"
+    assert not (tmp_path / "run" / "release").exists()
