@@ -109,7 +109,7 @@ class PrivateWorld(WorldProxy):
         if is_start(task):
             if self._round > 0:
                 raise TaskError(
-                    f"privacy: the task {task.name} is charged as a cold start; it cannot be asked in round {self._round}"
+                    f"privacy: the task {task.name} is charged as a cold start, and was asked in round {self._round}"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(f"privacy: the task {task.name} asks clients that were not drawn in round {self._round}")

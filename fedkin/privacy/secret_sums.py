@@ -45,7 +45,7 @@ def refusal(method: Method, settings: SecretSums) -> str | None:
     if needs.detectors:
         return f"{name} has several models of a client in one round, and a client adds one vector"
     if needs.start_sums:
-        return f"{name} begins with sums of other vectors than updates, which are not added up in secret"
+        return f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
     if settings.others == "clear":
         return None
     insist = "secret.others='clear' sends it in the clear"

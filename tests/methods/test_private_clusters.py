@@ -17,7 +17,7 @@ from fedkin.core.errors import ConfigError, TaskError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.methods.private_clusters import PrivateClusters
+from fedkin.methods.private_clusters import PrivateClusters, PrivateClustersState
 from fedkin.models import mclr
 from fedkin.privacy.accounting import NoisyRounds, epsilon
 from fedkin.privacy.client_dp import ClientDP
@@ -59,6 +59,7 @@ def test_what_is_released_drowns_in_noise_that_is_large() -> None:
     state = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(), Stream(0, 0, "init"))
     assert adjusted_rand_score(TRUE, state.assignment) < 0.7
     lost = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(frozenset(range(5))), Stream(0, 0, "init"))
+    assert isinstance(lost, PrivateClustersState) and isinstance(state, PrivateClustersState)
     np.testing.assert_allclose(lost.directions, state.directions, atol=0.01)
     assert (lost.assignment[:5] == UNASSIGNED).all()
 
@@ -134,7 +135,7 @@ class TrainsBefore(fk.FedAvg):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (StartsAgain(clusters=3, sketch=8), "charged as a cold start; it cannot be asked in round 1"),
+        (StartsAgain(clusters=3, sketch=8), "charged as a cold start, and was asked in round 1"),
         (TrainsEverybody(), "asks clients that were not drawn in round 1"),
         (TrainsBefore(), "charged in rounds only, and was asked outside of one"),
     ],
