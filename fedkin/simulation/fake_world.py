@@ -56,7 +56,7 @@ class FakeWorld(SimulatedWorld):
         self._scorer = self._trainer = _Quadratic(self)
         self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
         self._shifted_data, self._compiled, self._now = None, True, Stream(0)
-        self._stale_counts = False
+        self._stale_counts, self._files, self.identity = False, {}, None
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
