@@ -8,6 +8,7 @@ from typing import Literal
 from fedkin.core.errors import ConfigError
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.secret.client import LEAST
+from fedkin.security.secret_keys import check_installed
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class SecretSums:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_installed()
         check_positive_integer("neighbours", self.neighbours)
         check_positive("limit", self.limit)
         check_positive_integer("examples_cap", self.examples_cap)

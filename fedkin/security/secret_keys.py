@@ -26,6 +26,12 @@ class SecretKeyError(FedkinError):
     """A key, a sealed content or shares that are not what they should be."""
 
 
+def check_installed() -> None:
+    """Raises MissingExtra where a library that secret sums need is not installed."""
+    _cryptography()
+    _shamir()
+
+
 def new_seed() -> bytes:
     """A new secret of the operating system's randomness."""
     return secrets.token_bytes(SEED)

@@ -17,7 +17,7 @@ PACKAGES: dict[str, str] = {
     "measures": "core",
     "security": "core",
     "secret": "core security",
-    "privacy": "core tasks secret",
+    "privacy": "core tasks secret security",
     "robust": "core measures clustering",
     "staleness": "core aggregation",
     "tasks": "core measures secret security",

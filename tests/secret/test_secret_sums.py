@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedkin as fk
 from fedkin.secret import client
 from fedkin.secret.client import MASK_KEY, OWN_SEED, RefusedError, Session
 from fedkin.secret.neighbours import holders, threshold
@@ -170,6 +172,21 @@ def test_published_vectors() -> None:
     assert mask.tobytes().hex() == "66e94bd4ef8a2c3b884cfa59ca342b2e"
     secret_keys.add_mask(mask, bytes(16), -1)
     assert not mask.any()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("cryptography.hazmat.primitives.ciphers", "cryptography"), ("Crypto.Protocol.SecretSharing", "PyCryptodome")],
+)
+def test_a_library_that_is_missing_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    caches = (secret_keys._cryptography, secret_keys._shamir)
+    for one in caches:
+        one.cache_clear()
+    with pytest.raises(fk.MissingExtra, match=rf"{name}, which is not installed: pip install 'fedkin\[secret\]'"):
+        fk.SecretSums()
+    for one in caches:
+        one.cache_clear()
 
 
 def test_exchange_needs_three() -> None:
