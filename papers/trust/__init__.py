@@ -1,0 +1,1 @@
+"""Clustered methods under clients that attack: rule x attack x method, measured."""

@@ -1,0 +1,152 @@
+"""What is measured: federations, methods, rules and attacks, and in which order their runs are made.
+
+Data: MNIST, four rotations (kinds) of 25 clients with 60 samples each; 784-10 softmax regression, five local epochs of
+SGD (batch 10, lr 0.05), 30 rounds; 30% of the clients attack, and know the honest updates of their model. Names of
+attacks: ``ipm@2`` sleeps, and attacks from round 2 on, after the clusters are found; ``blob>ipm@2`` is disguised
+before; ``sizes:sign_flip`` lies besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+import fedkin as fk
+from benchmarks.trust.privacy import TrueClusters
+from fedkin.data.federated import FederatedData
+
+SHARE, ROUNDS, SEEDS = 0.3, 30, (0, 1, 2)
+NONE = "none"
+METHODS: dict[str, Any] = {
+    "flhc": fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1),
+    "true": TrueClusters(),
+    "ifca": fk.IFCA(clusters=4, weighting="examples"),
+    "flexcfl": fk.FlexCFL(clusters=4),
+    "flexcfl8": fk.FlexCFL(clusters=8),
+    "fedavg": fk.FedAvg(),
+}
+BEST, CEILING = "flhc", "true"
+RECIPE = "majority+geometric_median"
+RULES: dict[str, fk.RobustAggregation | None] = {
+    RECIPE: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10),
+    **{rule: fk.RobustAggregation(rule, SHARE) for rule in ("geometric_median", "nnm+trimmed_mean", "median")},
+    "mean": None,
+    # what each part of the recipe is worth, and what was tried in its place
+    "geometric_median, memory": fk.RobustAggregation("geometric_median", SHARE, memory=10),
+    "majority, no memory": fk.RobustAggregation(RECIPE, byzantine=0.45, least=3),
+    "geometric_median, least 10": fk.RobustAggregation("geometric_median", SHARE, least=10),
+}
+TRIED = (RECIPE, "majority, no memory", "geometric_median", "geometric_median, memory", "geometric_median, least 10")
+TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
+_OF_CLAIM = ("sign_flip", "own_sign_flip", "label_flip", "ipm", "alie", "stretch")  # those that the goal names
+_MORE = ("mimic", "min_max", "min_sum", "gaussian")
+_OPTIMAL = ("optimal_alie", "optimal_ipm")  # each run takes a minute
+CLAIM = ("sign_flip", "own_sign_flip", "label_flip", "ipm", "alie", "stretch")  # those that the goal names
+_MORE = ("mimic", "min_max", "min_sum", "gaussian", "optimal_alie", "optimal_ipm")
+CLAIM = (*_OF_CLAIM, *(f"{name}@2" for name in _OF_CLAIM))
+SUITE = (*CLAIM, *_MORE, *(f"{name}@2" for name in _MORE), *(f"{name}@2" for name in _OPTIMAL))
+CLUSTERING = (
+    *("imitation>sign_flip@2", "imitation>ipm@2", "splitting>ipm@2", "blob>ipm@2", "bridge>ipm@2"),
+    *("lowest:ipm", "highest:ipm", "sizes:ipm", "bits:ipm", "choice:ipm", "choice:sign_flip"),
+    *("backdoor", "backdoor_replacement"),
+)
+MINORITY_ATTACKS = ("sign_flip", "label_flip", "ipm", "sign_flip@2", "label_flip@2", "ipm@2", "stretch@2")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients and who of them attacks.
+
+    Attributes:
+        name: in tables.
+        about: what it is.
+        data: of a seed.
+        spread: of attackers over the kinds.
+        cohort: clients of a round, of 100.
+    """
+
+    name: str
+    about: str
+    data: Callable[[int], FederatedData]
+    spread: Literal["evenly", "random"] = "evenly"
+    cohort: int = 100
+
+
+def four_kinds(seed: int) -> FederatedData:
+    """25 clients of each kind."""
+    return fk.planted("mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed)
+
+
+def minority(seed: int) -> FederatedData:
+    """32, 32 and 31 clients of three kinds, and 5 of the fourth."""
+    data = fk.planted("mnist", "rotation", clusters=4, clients=128, samples=60, test_samples=20, seed=seed)
+    assert data.true_clusters is not None
+    kept: list[int] = []
+    for kind, count in enumerate((32, 32, 31, 5)):
+        kept += np.flatnonzero(data.true_clusters == kind)[:count].tolist()
+    clients = np.sort(kept)
+    return data.with_rows(data.train.select(clients), data.test.select(clients), data.true_clusters[clients])
+
+
+FEDERATIONS = {
+    one.name: one
+    for one in (
+        Federation("random", "attackers at random, 40 of 100 clients a round", four_kinds, "random", 40),
+        Federation("even", "attackers spread evenly, all clients in each round", four_kinds),
+        Federation("minority", "a kind of 5 clients, attackers spread evenly", minority),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method with a rule under an attack in a federation."""
+
+    federation: str
+    method: str
+    rule: str
+    attack: str
+
+
+def attack_of(name: str, spread: Literal["evenly", "random"], rule: str, seed: int) -> fk.Byzantine | None:
+    """An attack by its name.
+
+    Args:
+        name: as above.
+        spread: over the kinds.
+        rule: of the server, by its name in tables; optimal attacks know it.
+        seed: of who attacks.
+    """
+    if name == NONE:
+        return None
+    rest, _, start = name.partition("@")
+    disguise, _, attack = rest.rpartition(">")
+    told, _, attack = attack.rpartition(":")
+    known = RULES[rule]
+    own = {"disguise": disguise or NONE, "lie": told or NONE, "start": int(start or 0)}
+    own["against"] = "mean" if known is None else known.rule
+    return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **own)
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """All of them, the most informative first."""
+    slow = {f"{name}@2" for name in _OPTIMAL}
+    recipe = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
+    recipe += [("minority", BEST, RECIPE, a) for a in (NONE, *MINORITY_ATTACKS)]
+    recipe += [("even", BEST, "mean", NONE), ("random", BEST, "mean", NONE)]
+    recipe += [(f, BEST, RECIPE, a) for f in ("random", "even") for a in SUITE if a not in slow]
+    shown = [("random", BEST, rule, a) for rule in TRIED for a in TRIED_AGAINST]
+    shown += [("even", BEST, RECIPE, a) for a in CLUSTERING]
+    ceiling = [(f, CEILING, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
+    others = [("even", m, r, a) for m in ("ifca", "flexcfl") for r in (RECIPE, "mean") for a in CLUSTERING]
+    simpler = [(f, BEST, "geometric_median", a) for f in ("random", "even") for a in (NONE, *CLAIM)]
+    optimal = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in slow]
+    grid = [("even", m, r, a) for r in list(RULES)[:5] for m in METHODS for a in (NONE, *CLAIM)]
+    grid += [("random", m, r, a) for r in list(RULES)[:3] for m in METHODS for a in (NONE, *CLAIM)]
+    every = [*recipe, *shown, *ceiling, *others, *simpler, *sorted(optimal), *grid]
+    return tuple(Cell(*one) for one in dict.fromkeys(every))

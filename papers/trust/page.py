@@ -1,0 +1,194 @@
+"""docs/benchmark-attacks.md: a function of the store."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from papers.result_store import read
+from papers.tables_markdown import markdown
+from papers.trust.cells import (
+    BEST,
+    CLAIM,
+    CLUSTERING,
+    FEDERATIONS,
+    METHODS,
+    MINORITY_ATTACKS,
+    NONE,
+    RECIPE,
+    RULES,
+    SEEDS,
+    SHARE,
+    SUITE,
+    TRIED,
+    TRIED_AGAINST,
+    Cell,
+)
+from papers.trust.runs import jobs
+
+Runs = dict[Cell, list[dict[str, Any]]]
+NAMES = {
+    "flhc": "FL+HC, cut by the silhouette",
+    "true": "true clusters (ceiling)",
+    "ifca": "IFCA, K = 4",
+    "flexcfl": "FlexCFL, K = 4",
+    "flexcfl8": "FlexCFL, K = 8",
+    "fedavg": "FedAvg",
+}
+
+
+def write(store: Path, docs: Path) -> None:
+    """Write the page; what the store holds of other settings is named on standard error.
+
+    Args:
+        store: of the runs.
+        docs: the folder of the documentation.
+    """
+    stored = read(store, jobs())
+    for words in stored.left_out():
+        print(f"left out: {words}", file=sys.stderr)
+    (docs / "benchmark-attacks.md").write_text(page(by_cell(stored.runs)))
+
+
+def by_cell(lines: Iterable[dict[str, Any]]) -> Runs:
+    """The runs of each cell that were not refused, by seed."""
+    runs: Runs = defaultdict(list)
+    for line in sorted(lines, key=lambda line: line["seed"]):
+        if "accuracy" in line:
+            runs[Cell(*(line[name] for name in ("federation", "method", "rule", "attack")))].append(line)
+    return runs
+
+
+def page(runs: Runs) -> str:
+    """The page as Markdown."""
+    parts = [HEAD, status(runs)]
+    for name, federation in FEDERATIONS.items():
+        attacks = MINORITY_ATTACKS if name == "minority" else SUITE
+        parts += [f"## Best recipe: {federation.about}", recipe(runs, name, attacks)]
+    parts += ["## What was tried against attackers at random", WAS_TRIED, tried(runs)]
+    parts += ["## Rule x attack x method", GRID]
+    for name in ("even", "random"):
+        parts += [f"{FEDERATIONS[name].about.capitalize()}:", grid(runs, name)]
+    parts += ["## Attacks on the clustering", ON_CLUSTERING, clustering(runs)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def status(runs: Runs) -> str:
+    """How much of it was run."""
+    whole, total = sum(len(own) == len(SEEDS) for own in runs.values()), len(jobs())
+    return f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says how many (n)."
+
+
+def shown(own: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
+    """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is known."""
+    values = [line[column] for line in own if line.get(column) is not None]
+    if not values:
+        return "-"
+    few = f" (n = {len(own)})" if len(own) < len(SEEDS) else ""
+    return f"{mean(values):.{digits}f}{few}"
+
+
+def lowest(own: Sequence[dict[str, Any]]) -> str:
+    """The accuracy of the worst seed."""
+    return f"{min(line['accuracy'] for line in own):.3f}" if own else "-"
+
+
+def recipe(runs: Runs, federation: str, attacks: Sequence[str]) -> str:
+    """The best recipe under each attack, and a line of what it comes to."""
+    rows, known = [], [a for a in attacks if runs.get(Cell(federation, BEST, RECIPE, a))]
+    for attack in [NONE, *attacks]:
+        own = runs.get(Cell(federation, BEST, RECIPE, attack), [])
+        if own:
+            columns = [shown(own, name, 2) for name in ("ari", "alone", "suspected")]
+            figures = [shown(own), lowest(own), shown(own, "worst_kind"), shown(own, "bottom_decile")]
+            rows.append([attack, *figures, *columns])
+    if not rows:
+        return "No runs yet."
+    heads = ["attack", "accuracy", "worst seed", "worst kind", "bottom 10%", "ARI", "attackers alone", "suspected"]
+    return "\n\n".join([summary(runs, federation, BEST, RECIPE, known), markdown(heads, rows)])
+
+
+def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
+    """The worst and the mean over attacks, and what the rule costs without one, in a line."""
+    if not attacks:
+        return ""
+    cells = {a: runs[Cell(federation, method, rule, a)] for a in attacks}
+    accuracy = {a: mean(line["accuracy"] for line in own) for a, own in cells.items()}
+    worst = min(accuracy, key=lambda a: accuracy[a])
+    line = f"Worst {accuracy[worst]:.3f} ({worst}), mean {mean(accuracy.values()):.3f} over {len(attacks)} attacks"
+    line += f", lowest ARI {min(run['ari'] for own in cells.values() for run in own):.2f}"
+    plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
+    if plain and ruled:
+        line += f"; price without attack {mean(r['accuracy'] for r in plain) - mean(r['accuracy'] for r in ruled):+.3f}"
+    return f"{line}."
+
+
+def tried(runs: Runs) -> str:
+    """Accuracy, and that of the worst seed, of the parts of the recipe and of what was tried in its place."""
+    rows = []
+    for rule in TRIED:
+        cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
+        rows.append([rule, *(f"{shown(own)} / {lowest(own)}" if own else "" for own in cells)])
+    return markdown(["rule", *TRIED_AGAINST], rows)
+
+
+def grid(runs: Runs, federation: str) -> str:
+    """Accuracy of honest clients of every method and rule under the attacks of the claim, their worst and mean."""
+    rows = []
+    for rule in list(RULES)[:5]:
+        for method in METHODS:
+            cells = [runs.get(Cell(federation, method, rule, a), []) for a in (NONE, *CLAIM)]
+            if sum(map(len, cells)) >= len(cells) // 2:
+                means = [mean(line["accuracy"] for line in own) for own in cells[1:] if own]
+                ends = [f"{min(means):.3f}", f"{mean(means):.3f}"] if all(cells[1:]) else ["-", "-"]
+                rows.append([NAMES[method], rule, *map(shown, cells), *ends])
+    return markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows) if rows else "No runs yet."
+
+
+def three_figures(own: list[dict[str, Any]]) -> str:
+    """Accuracy, ARI and share of attackers alone; empty without runs."""
+    return " / ".join([shown(own), shown(own, "ari", 2), shown(own, "alone", 2)]) if own else ""
+
+
+def clustering(runs: Runs) -> str:
+    """Accuracy, ARI and share of attackers alone under attacks on the clustering."""
+    columns: list[tuple[str, str]] = [(m, r) for m in METHODS for r in (RECIPE, "mean")]
+    columns = [c for c in columns if any(runs.get(Cell("even", *c, a)) for a in CLUSTERING)]
+    rows = [[a, *(three_figures(runs.get(Cell("even", *c, a), [])) for c in columns)] for a in CLUSTERING]
+    doors = [
+        [a, *(shown(runs.get(Cell("even", *c, a), []), "backdoor") for c in columns)]
+        for a in CLUSTERING
+        if a.startswith("backdoor")
+    ]
+    heads = [f"{NAMES[m]}; {'mean' if r == 'mean' else r}" for m, r in columns]
+    return "\n\n".join([markdown(["attack", *heads], rows), BACKDOOR, markdown(["attack", *heads], doors)])
+
+
+HEAD = f"""# Clients that attack, measured
+
+Written by `python -m papers.trust` from `papers/trust/results.jsonl`; `python -m papers.trust --hours 1` runs what is
+missing first, the most informative runs before the others. What rules and attacks are is in
+[Clients that attack](robustness.md).
+
+MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, five local epochs of SGD (batch
+10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; {len(SEEDS)} seeds. `@2`:
+sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; `sizes:ipm`: with a lie
+besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; *worst seed*: its lowest
+over the seeds; *worst kind*: of the kind served worst), the agreement of their clusters with the kinds (ARI), the share
+of attackers in clusters without honest clients (*alone*), and the share of honest clients whom the rule gave less than
+half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, cut by the silhouette in round 1,
+with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all other rules are told 0.3."""
+GRID = (
+    "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody can spoil the "
+    "clusters, and where attackers are never alone."
+)
+WAS_TRIED = (
+    "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last updates of ten rounds "
+    "count; `majority`: groups that point away are left out; `least 10`: a cluster with fewer replies keeps its model."
+)
+ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
+BACKDOOR = "Backdoors: of images of other classes with the trigger, the share that honest clients' models call 0."

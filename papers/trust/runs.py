@@ -1,0 +1,115 @@
+"""A run of a cell from a seed, and the figures that are kept of it; the jobs of all cells."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+from fedkin.core.errors import FedkinError
+from fedkin.data.federated import FederatedData
+from fedkin.run.display import SUSPECT
+from fedkin.run.metrics import score
+from fedkin.scenarios.poisoning import triggered_test
+from fedkin.simulation.engine import SimulatedWorld
+from papers.result_store import Job, Line
+from papers.setting_digest import digest
+from papers.trust.cells import FEDERATIONS, METHODS, ROUNDS, RULES, SEEDS, SHARE, Cell, attack_of, cells
+
+STORE = Path("papers/trust/results.jsonl")
+WORK = fk.SGD(epochs=5, batch_size=10, lr=0.05)
+SECONDS = 3.0  # of a run, about
+
+
+def measure(cell: Cell, seed: int) -> Line:
+    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who is where; what a
+    method refuses is said under ``refused``."""
+    federation, began = FEDERATIONS[cell.federation], time.monotonic()
+    data = federation.data(seed)
+    attack = attack_of(cell.attack, federation.spread, cell.rule, seed)
+    robust = RULES[cell.rule]
+    options: dict[str, Any] = {"rounds": ROUNDS, "cohort": federation.cohort, "evaluate_every": 0, "seed": seed}
+    try:
+        run = fk.simulate(
+            METHODS[cell.method], data, fk.models.mclr(data), local=WORK, attack=attack, robust=robust, progress=False,
+            **options,
+        )  # fmt: skip
+    except FedkinError as error:
+        return {"refused": str(error)}
+    line = figures(run, data)
+    if cell.attack.startswith("backdoor"):
+        line["backdoor"] = backdoor_share(run, data)
+    return line | {"seconds": round(time.monotonic() - began, 2)}
+
+
+def figures(run: fk.Run, data: FederatedData) -> Line:
+    """Figures of a run; ``suspected`` is the share of honest clients to whom a robust rule gave less than half of a
+    mean's weight, ``worst_kind`` the accuracy of the kind of honest clients that is served worst."""
+    assert data.true_clusters is not None
+    summary = run.summary()
+    attacks = np.zeros(data.clients, bool)
+    attacks[summary.get("attackers", [])] = True
+    clients = run.clients["client"].to_numpy(np.int64)
+    accuracy = np.full(data.clients, np.nan)
+    accuracy[clients] = run.clients["accuracy"].to_numpy(np.float64)
+    kinds = [accuracy[(data.true_clusters == kind) & ~attacks] for kind in np.unique(data.true_clusters)]
+    weights = summary.get("rule_weights", [None] * data.clients)
+    suspects = np.array([weight is not None and weight < SUSPECT for weight in weights])
+    line = {
+        "accuracy": float(np.nanmean(accuracy[~attacks])),
+        "bottom_decile": summary.get("honest_bottom_decile", summary["bottom_decile"]),
+        "worst_kind": min(float(np.nanmean(own)) for own in kinds),
+        "ari": summary.get("honest_ari", summary["ari"]),
+        "alone": summary.get("attackers_alone"),
+        "suspected": float(suspects[~attacks].mean()),
+        "caught": float(suspects[attacks].mean()) if attacks.any() else None,
+        "clusters": int(run.state.clusters),
+    }
+    return {name: round(value, 5) if isinstance(value, float) else value for name, value in line.items()}
+
+
+def backdoor_share(run: fk.Run, data: FederatedData) -> float:
+    """Of images with the trigger that honest clients test, not of class 0, the share that is called 0."""
+    test = triggered_test(data)
+    world = SimulatedWorld(test, fk.models.mclr(test), WORK)
+    scored = score(world, run.state, ROUNDS)
+    honest = ~np.isin(scored.clients, run.summary()["attackers"])
+    return round(float(scored.scores.correct[honest].sum() / scored.scores.examples[honest].sum()), 5)
+
+
+def jobs() -> list[Job]:
+    """All runs, in the order of their cells."""
+    return [_job(cell) for cell in cells()]
+
+
+def _job(cell: Cell) -> Job:
+    federation = FEDERATIONS[cell.federation]
+    key = {"federation": cell.federation, "method": cell.method, "rule": cell.rule, "attack": cell.attack}
+    fixed = {"spread": federation.spread, "cohort": federation.cohort, "share": SHARE, "rounds": ROUNDS}
+    attack = attack_of(cell.attack, federation.spread, cell.rule, 0)
+    known = None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
+    known = attack if known is None else known
+    setting = digest(
+        {
+            **key,
+            **fixed,
+            "of method": METHODS[cell.method],
+            "of attack": known,
+            "of rule": RULES[cell.rule],
+            "work": WORK,
+        }
+    )
+    row, column = f"{cell.federation}, {cell.method}, {cell.rule}", cell.attack
+    return Job(
+        row,
+        column,
+        SEEDS,
+        key,
+        lambda seed: {**key, "seed": seed, **measure(cell, seed)},
+        SECONDS,
+        lambda seed: setting,
+    )
