@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_table
+from fedkin.cli.common import error_exit, load_config, print_cost_of_looking, print_table
 from fedkin.core.errors import StorageError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def advise_command(
             _print(advice, verbose)
         for line in _limits(advice, private_labels):
             typer.echo(line, err=as_json)
+        print_cost_of_looking(config, to_stderr=as_json)
         if out is not None:  # last: nothing that goes wrong here takes the advice away
             typer.echo(f"figure: {' and '.join(map(str, _draw(advice, out)))}", err=as_json)
 

@@ -39,6 +39,21 @@ Engine = Annotated[
 ]
 
 
+def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
+    """Say of a configuration with privacy that a command looks at clients without noise.
+
+    Args:
+        config: that it was given.
+        to_stderr: not to mix with JSON.
+    """
+    if config.privacy:
+        typer.echo(
+            "privacy: this looked at clients' data and updates without noise. That is not charged: the epsilon of a "
+            "run with [privacy] does not cover what is shown here, nor settings that are chosen by it",
+            err=to_stderr,
+        )
+
+
 class OneLineErrors(TyperGroup):
     """Usage errors end as one line and status 2, as all other bad input does."""
 

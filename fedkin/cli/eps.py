@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_table
+from fedkin.cli.common import error_exit, load_config, print_cost_of_looking, print_table
 
 
 def eps_command(
@@ -31,6 +31,7 @@ def eps_command(
         config = load_config(settings or [], None)
         study = eps_study.of_config(config)
         paths = eps_figure.save(study, out)
+        print_cost_of_looking(config, to_stderr=as_json)
         if as_json:
             print(json.dumps(study.summary()))
             return

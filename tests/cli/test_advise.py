@@ -95,6 +95,15 @@ def of_nothing(*_: object, **__: object) -> Advice:
     return Advice("toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, None)
 
 
+def test_with_privacy_it_says_that_its_looking_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
+    private = ["privacy.name=client_dp", "privacy.epsilon=2"]
+    assert "does not cover what is shown here" in fedkin(*private).stdout
+    as_json = fedkin(*private, "--json")
+    assert "does not cover what is shown here" in as_json.stderr and len(as_json.stdout.splitlines()) == 1
+    assert "privacy: " not in fedkin().stdout
+
+
 def test_a_figure_that_cannot_be_written_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     (elsewhere / "a.png").mkdir()

@@ -477,8 +477,9 @@ KIN = (
 
 
 def test_eps_tells_what_each_finds_and_the_run_finds_it(elsewhere: Path) -> None:
-    shown = fedkin("eps", *KIN, "--out", "kin.png")
+    shown = fedkin("eps", *KIN, "privacy.name=client_dp", "privacy.epsilon=2", "--out", "kin.png")
     assert shown.exit_code == 0, shown.output
+    assert "does not cover what is shown here" in shown.stdout
     assert "suggested" in shown.stdout and Path("kin.png").exists() and Path("kin.svg").exists()
     told = json.loads(fedkin("eps", *KIN, "--json").stdout, parse_constant=pytest.fail)
     result = fedkin("run", *KIN, f"method.eps={told['suggested']}", "run.rounds=1", "run.against=[]", "--json")

@@ -34,3 +34,12 @@ def test_the_claim_holds_and_a_tenth_of_the_noise_is_found(seed: int) -> None:
     assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim and sound.holds
     faulty = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)), noise_factor=0.1)
     assert faulty.lower_bound > faulty.claim and not faulty.holds
+
+
+def test_a_cold_start_is_a_part_of_it() -> None:
+    """Three sums of all clients and seven rounds of everybody, with equal noise, give away what ten rounds do."""
+    settings = ClientDP(noise_multiplier=5.0, start_noise=5.0, delta=1e-5, clip=0.3)
+    mechanism = settings.mechanism(1000, 1000, 7, "uniform", 3)
+    sound = audit(mechanism, 7, SeededRandomness(np.random.default_rng(0)))
+    assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim
+    assert not audit(mechanism, 7, SeededRandomness(np.random.default_rng(0)), noise_factor=0.1).holds
