@@ -44,7 +44,7 @@ class Shared(NamedTuple):
 SHARED = (
     Shared(
         ("clusters",),
-        (*_CLUSTERED, "flhc", "fedem", "fedrc", "fedsoft", "cflgp", *_LAST_LAYER),
+        (*_CLUSTERED, "flhc", "fedem", "fedrc", "fedsoft", "cflgp", "private_clusters", *_LAST_LAYER),
         "K, the number of models that clients share",
     ),
     Shared(("alpha",), _DIRECTIONS, "clients per cluster that the cold start trains"),
