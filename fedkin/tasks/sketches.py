@@ -7,7 +7,7 @@ Shapes: r rows of a portion, P parameters, K directions, s numbers of a sketch, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.errors import TaskError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.schema import Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, initial, setting, shared
@@ -56,6 +57,13 @@ class _Sketching:
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
         """The reply without numbers of examples."""
         raise NotImplementedError
+
+    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Refuse a direction that was not sent."""
+        directions = self.sizes()["K"]
+        for name in {"nearest", "model_index"} & arrays.keys():
+            if arrays[name].size and arrays[name].max() >= directions:
+                raise TaskError(f"task {self.name}: {name} is outside 0..{directions - 1}")  # type: ignore[attr-defined]
 
     def sizes(self) -> dict[str, int]:
         """Sizes by name; moments are of one model."""

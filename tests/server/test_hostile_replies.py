@@ -101,7 +101,8 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
         yield Change(f"no {name}", others, name)
         for what, changed in changed_arrays(task, name, values):
             counts = name == "trained_models" and what.endswith("entries")  # it says how many means there must be
-            yield Change(f"{name}: {what}", {**others, name: changed}, "update" if counts else name)
+            field = next(iter(task.up.of("model"))) if counts else name
+            yield Change(f"{name}: {what}", {**others, name: changed}, field)
     if "arrived" in honest:
         both = dict.fromkeys(FLAGS, np.ones_like(honest["arrived"]))
         yield Change("arrived and not finite", {**honest, **both}, "nonfinite")
@@ -131,13 +132,13 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
             if np.isfinite(bound):
                 yield f"beyond {bound:g}", poisoned(values, 2 * bound + np.sign(bound or -1))
     if values.dtype.kind == "i":
-        yield "negative", poisoned(values, -1 if name != "counts" else -2)
+        yield "below the lowest", poisoned(values, int(schema.low) - 1 if np.isfinite(schema.low) else -1)
         yield "a huge count", poisoned(values, MAX_COUNT + 1)
     if name == "weight":
         more = 1e6 * values.flat[0]
         for what, number in (("negative", -1.0), ("zero", 0.0), ("huge", 2.0 * MAX_COUNT), ("of others too", more)):
             yield what, poisoned(values, number)
-    if name in ("model_index", "trained_models"):
+    if name in ("model_index", "trained_models", "nearest"):
         yield "a model that was not sent", poisoned(values, 3)
         if getattr(task, "model_index", None) is not None:  # else a client may choose any
             yield "another model", values + 1
