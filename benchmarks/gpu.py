@@ -3,7 +3,8 @@
     python -m benchmarks.gpu [--turns 5] [--out docs/gpu.md]
 
 The cohort is 100 of 1,000 MNIST-shaped clients. Every engine does the same local steps on the same samples, and all
-take turns. Without an accelerator nothing is measured and nothing is written.
+take turns. After that, rounds of larger networks with the settings of FLUTE's table (benchmarks/flute.py). Without an
+accelerator nothing is measured and nothing is written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import jax
 import numpy as np
 import torch
 
-from benchmarks import torch_loop
+from benchmarks import flute, torch_loop
 from benchmarks.measure import EPOCHS, MODEL, Times, federated, take_turns
 from benchmarks.work import BATCH, LR, Clients, clients
 from fedkin.core.randomness import Stream
@@ -33,6 +34,7 @@ from fedkin.tasks.train import train
 
 COHORT, CLIENTS = 100, 1000
 LANES = (1, 8, 25, 50, 100)
+MLP, AIM = "784-128-10", 20  # times as fast as the PyTorch loop
 LOW = f"{COHORT} at once in bfloat16"
 OF_LOOP = 10  # clients that the PyTorch loop trains; a whole cohort takes minutes
 SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
@@ -51,7 +53,9 @@ def main() -> None:
         return
     if jax.default_backend() == "cpu":
         raise SystemExit("JAX sees no accelerator: nothing was measured")
-    section = table({name: measured(name, options.turns) for name in EPOCHS}, of_cpu(options.turns))
+    seconds = {name: measured(name, options.turns) for name in EPOCHS}
+    of_flute = {name: flute.round_seconds(setting) for name, setting in flute.SETTINGS.items()}
+    section = "\n".join([table(seconds, of_cpu(options.turns)), beside_loop(seconds), flute.table(of_flute)])
     print(section)
     page, count = SECTION.subn(lambda match: f"{match[1]}{section}{match[2]}", options.out.read_text())
     if count != 1:
@@ -180,6 +184,18 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
         "`python -m benchmarks.gpu`."
     )
     return "\n".join([words, "", *lines, ""])
+
+
+def beside_loop(seconds: dict[str, dict[str, float]]) -> str:
+    """How many times faster than the PyTorch loop on the accelerator the MLP is.
+
+    Args:
+        seconds: of a round on the accelerator, by model and engine.
+    """
+    own = seconds[MLP]
+    lanes = min(LANES, key=lambda lanes: own[str(lanes)])
+    factor = own["PyTorch loop"] / own[str(lanes)]
+    return f"{MLP}, {lanes} at once: {factor:.1f} times as fast as the PyTorch loop (aim: at least {AIM}).\n"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Clients per second and seconds per round of every method, on 1,000 clients with MNIST's images: 784-128-10, and the
-CNN of FEMNIST. The tables are written into docs/benchmarks-methods.md.
+CNNs that FlexCFL's authors have for MNIST and for FEMNIST. The tables are written into docs/benchmarks-methods.md.
 
-    python -m benchmarks.throughput [--models mlp,cnn] [--methods fedavg,ifca,...] [--rounds 12] [--write]
+    python -m benchmarks.throughput [--models mlp,cnn,femnist] [--methods fedavg,ifca,...] [--rounds 12] [--write]
 
 Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds are counted, without
 scoring, of a second run: a short one before compiles all programs. After each method FedAvg runs again, and the ratio
@@ -28,6 +28,7 @@ from benchmarks.tables import put, rows_in
 from fedkin.config import registry
 from fedkin.core.errors import FedkinError
 
+MODELS = {"mlp": {"name": "mlp"}, "cnn": {"name": "cnn"}, "femnist": {"name": "cnn", "variant": "femnist"}}
 PAGE = Path("docs/benchmarks-methods.md")
 COHORT, FIRST = 20, 4  # rounds before FIRST compile programs
 SECONDS = ("seconds to the first round", "seconds a round", "clients a second")
@@ -48,28 +49,41 @@ class Speed(NamedTuple):
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput", description=__doc__)
-    parser.add_argument("--models", default="mlp,cnn")
+    parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--methods", default=",".join(registry.methods()))
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--clients", type=int, default=1000)
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE}")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
     data = fk.data.mnist(clients=options.clients)
     for name in options.models.split(","):
-        rows = []
-        model = registry.make(registry.models(), {"name": name}, data)
+        model = registry.make(registry.models(), MODELS[name], data)
         one = passes("fedavg", data, model)
         for method in options.methods.split(","):
             try:
-                rows.append(row(method, data, model, options.rounds, one))
+                cells = row(method, data, model, options.rounds, one)
             except FedkinError as error:  # it does not fit the data or the model
                 print(f"{name}: {method} is left out: {error}", flush=True)
                 continue
-            print(f"{name}: " + ", ".join(rows[-1]), flush=True)
-            if options.write:  # methods that are not measured now keep their rows
-                known = {m: r for m, r in rows_in(PAGE, f"throughput {name}").items() if len(r) == len(HEAD)}
-                known[method] = rows[-1]
-                put(PAGE, f"throughput {name}", HEAD, [known[m] for m in registry.methods() if m in known])
+            print(f"{name}: " + ", ".join(cells), flush=True)
+            if options.write:
+                write(options.page, name, cells)
+
+
+def write(page: Path, name: str, cells: list[str]) -> None:
+    """Put a method's row into the table of a model. The other methods keep theirs, with a dash for what an older table
+    has no column for.
+
+    Args:
+        page: the file.
+        name: of the model.
+        cells: the row.
+    """
+    table = rows_in(page, f"throughput {name}")
+    known = {method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()}
+    known[cells[0]] = cells
+    put(page, f"throughput {name}", HEAD, [known[method] for method in registry.methods() if method in known])
 
 
 def row(method: str, data: fk.FederatedData, model: Any, rounds: int, one: float) -> list[str]:

@@ -25,6 +25,11 @@ class WeightedSum:
             self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
             self._weight[model_index[row]] += weight[row]
 
+    def merge(self, other: WeightedSum) -> None:
+        """Add the sums of other rows: of the same value as rows one after another, but for the last bits."""
+        self._sum += other._sum
+        self._weight += other._weight
+
     def mean(self, dtype: type = np.float32) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
         """The weighted means (zero where nothing was added), of a type, and the weights they rest on."""
         divisor = np.where(self._weight > 0, self._weight, 1)

@@ -32,6 +32,7 @@ SHARED = ROOT.parent / "shared"
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
+    "benchmarks": "simulation",
     "cli": "simulation",
     "clustering": "unit",
     "config": "unit",

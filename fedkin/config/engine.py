@@ -10,3 +10,10 @@ def check_engine(engine: str | None) -> str | None:
     if engine is not None and engine != "ray" and not (isinstance(engine, str) and engine.startswith("ray:")):
         raise ConfigError(f"expected the engine ray, or ray: and the address of a cluster (ray:auto), got {engine!r}")
     return engine
+
+
+def check_sums(sum_by_actor: bool, engine: str | None) -> bool:
+    """Whether actors add up the updates of their clients. Raises ConfigError where no engine has actors."""
+    if sum_by_actor and engine is None:
+        raise ConfigError("run.sum_by_actor is for actors: set run.engine=ray")
+    return sum_by_actor

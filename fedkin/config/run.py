@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedkin.config import registry
-from fedkin.config.engine import check_engine
+from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.option_registry import OPTIONS, make_option, resolve_option
 from fedkin.config.plan import Plan, Selection
@@ -82,6 +82,12 @@ class RunSection(Section):
     clients_per_batch: Positive | None = None
     engine: str | None = None  # "ray", or "ray:" and a cluster's address; None: this process
     actors: Positive | None = None  # of Ray; None: one on each machine, on one machine one on each core
+    sum_by_actor: bool = False  # each actor sends the sum of its clients' updates: less traffic, other last bits
+
+    @model_validator(mode="after")
+    def _actors_that_sum(self) -> RunSection:
+        check_sums(self.sum_by_actor, self.engine)
+        return self
 
     @field_validator("engine")
     @classmethod

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -41,6 +41,17 @@ class Reply:
             return self.__dict__["arrays"][name]
         except KeyError:
             raise AttributeError(f"this reply has no {name}") from None
+
+
+class PartialReply(NamedTuple):
+    """What some rows of a call make of a reply: that of a builder of these rows alone, to be merged into one of all."""
+
+    arrays: dict[str, np.ndarray]  # [r ...] by row
+    sums: dict[str, np.ndarray]  # of all clients
+    by_model: dict[str, WeightedSum]
+    arrived: Bool[np.ndarray, "r"]
+    nonfinite: Bool[np.ndarray, "r"]
+    faults: dict[str, list[int]]
 
 
 class ReplyBuilder:
@@ -96,6 +107,27 @@ class ReplyBuilder:
         for name, total in self.by_model.items():
             values = flat(checked[name])[chosen]
             total.add(values, checked[WEIGHT][chosen], checked[INDEX][chosen])
+
+    def partial(self) -> PartialReply:
+        """What was added, for another builder."""
+        return PartialReply(self.arrays, self.sums, self.by_model, self.arrived, self.nonfinite, self.faults)
+
+    def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
+        """Take what a builder of some of the rows has. Sums of sums may have other last bits than sums over rows.
+
+        Args:
+            rows: their indices.
+            part: theirs.
+        """
+        self.arrived[rows], self.nonfinite[rows] = part.arrived, part.nonfinite
+        for name in self.rows:
+            self.arrays[name][rows] = part.arrays[name]
+        for name in self.totals:
+            self.sums[name] += part.sums[name]
+        for name, total in self.by_model.items():
+            total.merge(part.by_model[name])
+        for name, faulty in part.faults.items():
+            self.faults.setdefault(name, []).extend(rows[faulty].tolist())
 
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]

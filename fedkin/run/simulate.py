@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.config import registry
-from fedkin.config.engine import check_engine
+from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.option_registry import OPTIONS, make_option
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
@@ -81,6 +81,7 @@ def simulate(
     clients_per_batch: int | None = None,
     engine: str | None = None,
     actors: int | None = None,
+    sum_by_actor: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
@@ -129,6 +130,8 @@ def simulate(
         engine: ``ray``, or ``ray:`` and the address of a cluster: clients are computed by the actors of Ray, with the
             same bits; by default by this process.
         actors: how many; by default one on each machine, on one machine one on each core.
+        sum_by_actor: whether each sends the sum of its clients' updates, not each update: less traffic, other last
+            bits.
         out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)`` does that.
         resume: go on with the same run, which ``out`` holds.
         on_round: called with the record of every round, of every method; a run ends where it returns ``fk.STOP``.
@@ -152,8 +155,9 @@ def simulate(
     _refuse_settings(local, target, numbers, resume and not out)
     options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
+    settings |= {"sum_by_actor": True} if sum_by_actor else {}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
-    compute = (devices, clients_per_batch, check_engine(engine), actors)
+    compute = (devices, clients_per_batch, check_engine(engine), actors, check_sums(sum_by_actor, engine))
     poisoned, shifts = poisoned_data(data, shift, options.attack)
     worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
@@ -220,6 +224,7 @@ def from_config(
         config.run.clients_per_batch,
         config.run.engine,
         config.run.actors,
+        config.run.sum_by_actor,
     )
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()

@@ -38,6 +38,7 @@ class SimulatedWorlds:
     clients_per_batch: int | None = None
     engine: str | None = None
     actors: int | None = None
+    sum_by_actor: bool = False
 
     @property
     def clients(self) -> int:
@@ -83,6 +84,7 @@ class SimulatedWorlds:
             clients_per_batch=self.clients_per_batch,
             engine=self.engine,
             actors=self.actors,
+            sum_by_actor=self.sum_by_actor,
         )
 
     def open(self, entry: Values, method: Method) -> OpenWorld:

@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import ClientRows
 from fedkin.core.client_memory import LIMIT, ClientMemory
-from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.renamed import refuse_attribute
-from fedkin.core.replies import Reply, ReplyBuilder
+from fedkin.core.replies import Reply, ReplyBuilder, mean_vector
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import Scorer, Trainer
@@ -26,6 +25,7 @@ from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
 from fedkin.simulation.model_checks import check_ids
+from fedkin.simulation.row_replies import add_replies
 from fedkin.simulation.workers import AnyModel, check_samples, decided, program_release, worker_factory
 
 
@@ -47,6 +47,7 @@ class SimulatedWorld:
         memory_limit: bytes that one client may keep between rounds.
         engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for the actors of Ray.
         actors: how many of these; None for one on each machine, on one machine one on each core.
+        sum_by_actor: whether each actor adds up the updates of its clients, which changes last bits.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SimulatedWorld:
         memory_limit: int = LIMIT,
         engine: str | None = None,
         actors: int | None = None,
+        sum_by_actor: bool = False,
     ) -> None:
         self.data, self.model, self.spec = data, model, check_samples(model, data)
         self.work = work or LocalTraining()
@@ -79,6 +81,7 @@ class SimulatedWorld:
             from fedkin.simulation.ray_workers import ray_factory
 
             self._workers = ray_factory(engine, decided(model, data), self._ids, clients_per_batch, actors)
+        self._sum_by_actor = sum_by_actor and engine is not None
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
@@ -138,18 +141,11 @@ class SimulatedWorld:
         clients = call_clients(task, clients, self.total_clients)
         rows = self._rows(task, clients, stream)
         builder = ReplyBuilder(task, len(clients), sizes)
-        form = type(task).compute_rows if self._compiled else Task.compute_rows
-        done, every = np.zeros(len(clients), np.int64), bool(rows.active.all())
-        for index, arrays in form(task, rows):
-            some, own = (index, arrays) if every else _active(index, arrays, rows.active)
-            done[some] += 1
-            try:
-                builder.add(some, own)
-            except TaskError as error:
-                raise TaskError(f"{error} (client {_names(self._ids[rows.clients[some]])})") from error
-        if (wrong := rows.active & (done != 1)).any():
-            names = _names(self._ids[rows.clients[wrong]])
-            raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
+        if self._sums_at_actors(task):
+            trainer: Any = self._trainer
+            trainer.add_sums(builder, rows, self._compiled)
+        else:
+            add_replies(builder, rows, self._compiled)
         reply = builder.reply()
         count = traffic(task, rows.clients, reply.arrived | reply.nonfinite, sizes)
         if count:
@@ -169,6 +165,11 @@ class SimulatedWorld:
     def memory_changes(self) -> int:
         """How often clients stored or forgot anything."""
         return self._memory.changes
+
+    def _sums_at_actors(self, task: Task) -> bool:
+        """Whether actors add up what their clients reply to a task, whose sums need nothing that this process keeps."""
+        wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
+        return wanted and mean_vector(task) is not None
 
     def _sizes(self) -> dict[str, int]:
         """The sizes that every world knows: parameters, classes, and numbers of a sample."""
@@ -221,16 +222,3 @@ class SimulatedWorld:
         if task.between_peers:
             failed |= ~np.isin(each, self.clients(self._now.round))
         return failed[row.ravel()]
-
-
-def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays as it is."""
-    some = np.arange(len(active))[index]
-    own, replying = {name: np.asarray(values) for name, values in arrays.items()}, active[some]
-    if replying.all() or any(values.shape[:1] != some.shape for values in own.values()):
-        return some, own
-    return some[replying], {name: values[replying] for name, values in own.items()}
-
-
-def _names(ids: Int[np.ndarray, "r"]) -> str:
-    return ", ".join(map(str, ids[:20])) + (" ..." if len(ids) > 20 else "")

@@ -55,7 +55,7 @@ class FakeWorld(SimulatedWorld):
         self._first_data: Any = _Labels(self.data.label_counts())
         self._scorer = self._trainer = _Quadratic(self)
         self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
-        self._shifted_data, self._compiled, self._now = None, True, Stream(0)
+        self._shifted_data, self._compiled, self._sum_by_actor, self._now = None, True, False, Stream(0)
         self._stale_counts, self._files, self.identity = False, {}, None
         self._release_programs = lambda: None  # nothing is compiled
 

@@ -25,6 +25,7 @@ from fedkin.core.errors import ConfigError, MissingExtra, WorkerError
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
 from fedkin.simulation.one_core import ONE_CORE
+from fedkin.simulation.row_replies import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
@@ -159,7 +160,7 @@ class ActorPool:
         return [rows for a in range(len(loads)) if len(rows := np.flatnonzero(owner[row.ravel()] == a))]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
-        """Results of a method of trainer or scorer, of every part of a call.
+        """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
 
         Args:
             method: ``trainer.train`` and the like.
@@ -215,6 +216,7 @@ class _Actor:
         held, model, ids, clients_per_batch, devices = parts
         data = open_packed(held) if isinstance(held, Path) else held
         self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
+        self.replies = RowReplies(data, ids, self.scorer, self.trainer)
 
     def ready(self) -> tuple[str, dict[str, str]]:
         """The machine, and the versions that it has."""

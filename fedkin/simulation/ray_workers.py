@@ -1,8 +1,8 @@
 """Workers on many machines: a trainer and a scorer whose rows are dealt to actors of Ray.
 
 An actor computes the rows that it is given with the same trainer and scorer as a run in one process. Rows come back and
-are put in their order, never summed on the way; a client's arithmetic does not depend on the other rows, nor on the
-actor. So the bits are those of one process, whatever the number of actors.
+are put in their order; a client's arithmetic does not depend on the other rows, nor on the actor. So the bits are those
+of one process, whatever the number of actors. ``add_sums`` is for those who do not need them: each actor sends sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.client import ClientRows
 from fedkin.core.randomness import Stream
+from fedkin.core.replies import ReplyBuilder
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
@@ -71,6 +73,22 @@ class RayTrainer:
             own.append((*of_rows, stream, gradient, _terms_of(terms, rows), some))
         parts = self._pool.compute("trainer.train", (models,), own)
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+
+    def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
+        """Let actors do a task and add up what their clients reply, and add up these sums in the order of the actors.
+
+        Args:
+            builder: of the reply, which has the task.
+            rows: of the call.
+            compiled: whether the task is run in its compiled form, where it has one.
+        """
+        active = np.flatnonzero(rows.active)
+        clients, steps = rows.clients[active], rows.steps[active]
+        dealt = [active[some] for some in self._pool.deal(clients, self._sizes[clients] * np.maximum(steps, 1))]
+        shared = (builder.task, builder.sizes, compiled, rows.together, rows.stream)
+        own = [(some, rows.clients[some], rows.steps[some]) for some in dealt]
+        for some, part in zip(dealt, self._pool.compute("replies.partial", shared, own), strict=True):
+            builder.merge(some, part)
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]

@@ -31,8 +31,9 @@ def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> Non
     assert [line for line in lines if not line.get("seconds")] == [
         {"equal": {"ifca": True, "flexcfl": True, "fedem": True, "pacfl": True}},
         {"packed": True},
+        {"summed": True},
     ], done.stderr[-2000:]
-    assert [name for line in lines[2:] for name in ("actor", "machine") if line.get(name)] == ["actor", "machine"]
+    assert [name for line in lines[3:] for name in ("actor", "machine") if line.get(name)] == ["actor", "machine"]
 
 
 DIES = """

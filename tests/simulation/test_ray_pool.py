@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.core.errors import WorkerError
-from fedkin.simulation import ray_pool
-from fedkin.simulation.ray_pool import ActorPool, Cluster, versions
+from fedkin.config.run import load
+from fedkin.core.errors import ConfigError, TaskError, WorkerError
+from fedkin.core.randomness import Stream
+from fedkin.scenarios.population import Population
+from fedkin.simulation import ray_pool, row_replies
+from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.ray_pool import ActorPool, Cluster, _Actor, versions
+from fedkin.tasks.train import Train
 
 exceptions = pytest.importorskip("ray.exceptions")
 
@@ -51,12 +56,12 @@ class Ray:
             self.started += 1
             ready = SimpleNamespace(remote=lambda: lambda: ("machine", versions()))
             compute = SimpleNamespace(remote=lambda *call: lambda: self.computed(*call))
-            return _Actor(ready=ready, compute=compute)
+            return _Handle(ready=ready, compute=compute)
 
         return lambda _: SimpleNamespace(remote=actor)
 
 
-class _Actor(SimpleNamespace):
+class _Handle(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
@@ -127,3 +132,58 @@ def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(lambda *_: 1, {"CPU": 16, "GPU": 2}))
     assert Cluster("ray", 4).gpus == 0.5
     assert Cluster("ray", 1).gpus == 2
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_actors_that_sum_send_sums_and_the_same_means(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine clients of other sizes, of which some drop out, train two models on three actors."""
+    data = fk.data.synthetic(clients=9, samples=6, seed=1)
+    model, work = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=4, lr=0.1)
+    actor, sent = _Actor((data, model, np.arange(9), None, 1)), []
+
+    def compute(*call: Any) -> Any:
+        sent.append((call[0], actor.compute(*call)))
+        return sent[-1][1]
+
+    monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(compute))
+    options: dict[str, Any] = {"population": Population(dropout=0.3), "compiled": compiled}
+    plain = SimulatedWorld(data, model, work, **options)
+    spread = SimulatedWorld(data, model, work, engine="ray", actors=3, sum_by_actor=True, **options)
+    models = np.stack([plain.initial(Stream(seed)) for seed in (1, 2)])
+    task = Train(models, work, np.arange(9) % 2, reduce=True)
+    expected, reply = (world.run(task, np.arange(9), Stream(3, 1)) for world in (plain, spread))
+    assert 0 < expected.arrived.sum() < 9 and expected.weight is not None and reply.weight is not None
+    np.testing.assert_array_equal(reply.arrived, expected.arrived)
+    np.testing.assert_array_equal(reply.examples, expected.examples)
+    np.testing.assert_array_equal(reply.weight, expected.weight)
+    np.testing.assert_allclose(reply.update, expected.update, atol=1e-6)
+    np.testing.assert_allclose(reply.loss, expected.loss, atol=1e-6)
+    assert np.abs(expected.update).max() > 1e-3
+    assert (spread.ledger.down, spread.ledger.up) == (plain.ledger.down, plain.ledger.up)
+    assert [method for method, _ in sent] == ["replies.partial"] * 3
+    assert all(set(part.arrays) == {"examples", "model_index"} for _, part in sent)
+
+
+def test_rows_that_are_wanted_one_by_one_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = fk.data.synthetic(clients=4, samples=5)
+    model, work = fk.models.mclr(data), fk.SGD(epochs=1)
+    actor = _Actor((data, model, np.arange(4), None, 1))
+    monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(actor.compute))
+    plain = SimulatedWorld(data, model, work)
+    spread = SimulatedWorld(data, model, work, engine="ray", actors=2, sum_by_actor=True)
+    task = Train(plain.initial(Stream(0))[None], work, np.zeros(4, np.int64))
+    expected, reply = (world.run(task, np.arange(4), Stream(0, 1)) for world in (plain, spread))
+    np.testing.assert_array_equal(reply.update, expected.update)
+
+
+def test_summing_without_actors_is_refused() -> None:
+    data = fk.data.synthetic(clients=4, samples=5)
+    with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors: set run\.engine=ray"):
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, sum_by_actor=True)
+    with pytest.raises(ConfigError, match=r"run\.sum_by_actor is for actors"):
+        load(None, ["run.sum_by_actor=true"])
+
+
+def test_a_part_of_the_samples_is_not_for_actors_that_sum() -> None:
+    with pytest.raises(TaskError, match=r"cannot be summed by actors \(run\.sum_by_actor\)"):
+        row_replies._refuse_part(np.zeros(1), [np.zeros(1)])
