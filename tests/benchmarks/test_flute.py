@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -64,11 +65,17 @@ def test_resnet_gives_the_scores_of_pytorch() -> None:
     other = torch_resnet(width, classes)
     nn.utils.vector_to_parameters(torch.from_numpy(flat), other.parameters())
     tree, rest = eqx.partition(network, eqx.is_inexact_array)
-    own = eqx.combine(ravel_pytree(tree)[1](flat), rest)
+    own = eqx.combine(ravel_pytree(tree)[1](jnp.asarray(flat)), rest)
     x = np.random.default_rng(0).random((3, *image), np.float32)
     with torch.no_grad():
         expected = other(torch.from_numpy(x.transpose(0, 3, 1, 2).copy())).numpy()
     np.testing.assert_allclose(np.asarray(eqx.filter_jit(own)(x)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_flutes_cnn_scores_62_classes_with_and_without_dropout(key: jax.Array | None) -> None:
+    network, x = eqx.filter_eval_shape(FluteCNN, 62, KEY), jax.ShapeDtypeStruct((3, 28, 28, 1), jnp.float32)
+    assert eqx.filter_eval_shape(lambda network, x: network(x, key), network, x).shape == (3, 62)
 
 
 def test_a_round_in_small() -> None:
