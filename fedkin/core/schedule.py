@@ -94,6 +94,12 @@ class Schedule:
         rising = self.warmup_start + (1 - self.warmup_start) * t / max(self.warmup, 1)
         return np.where(t < self.warmup, rising, factor)
 
+    def peak(self) -> float:
+        """The highest factor; infinity where it grows for ever."""
+        if self.name in ("step", "exponential") and (self.gamma or 1) > 1:
+            return np.inf
+        return max(1.0, self.end or 0.0)  # no warm-up begins above 1
+
     def settings(self) -> dict[str, Any]:
         """The name and the options that are not left at their defaults, as TOML has them."""
         fields = self.__dataclass_fields__.values()

@@ -69,6 +69,11 @@ class LocalTraining:
             return None
         return self.rate(round) * self.step_schedule.factors(np.arange(steps), steps)
 
+    def highest_rate(self) -> float:
+        """The highest learning rate that the schedules come to, in any round and step."""
+        peaks = [schedule.peak() for schedule in (self.schedule, self.step_schedule) if schedule is not None]
+        return float(self.lr * np.prod(peaks))
+
     @staticmethod
     def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
         return schedule.factors(np.array([max(round - 1, 0)]))

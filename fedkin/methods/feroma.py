@@ -16,7 +16,9 @@ phase, for good, as otherwise s_i(t) and s_j(t-1) could not be compared; its las
 (``methods/flux.py`` says how that differs from the code), and the blocks' ranges are those of the first cohort that is
 mixed. Not known, and left out: the authors' random sub-sampling of profiles; their variants that sharpen or cut the
 weights. Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last solution; a
-client that has none is served the joint model. Model 0 is the joint one, and model i + 1 that of client i.
+client that was there when the mixing began and has none yet is served the joint model, and one that comes later is a
+newcomer. A client is sent the model of the profiles once. In the first phase the mean travels twice in a round: for
+the accuracy of the cohort that made it, and to the next one. Model 0 is the joint one, and i + 1 that of client i.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.method import State
+from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative
@@ -36,7 +38,7 @@ from fedkin.methods import policies
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
-from fedkin.tasks.score_moments import ScoreMoments
+from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.train import train
 
 
@@ -49,6 +51,7 @@ class FEROMAState(State):
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block; NaN before there are profiles
     profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
     examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
+    informed: Bool[np.ndarray, "N"]  # who has the extractor
     mixing: Bool[np.ndarray, ""]
 
 
@@ -71,10 +74,8 @@ class FEROMA:
         """One model, and all clients have it. Raises MethodError where the last layer is not known."""
         one, classes, N = single_model_state(world, stream), class_count(world.spec), world.total_clients
         profiles, ranges = np.full((N, 2 * classes * (classes + 1)), np.nan), np.full((2, 2 * classes + 2), np.nan)
-        nobody, unknown = np.zeros(N, np.int64), np.array(np.nan)
-        return FEROMAState(
-            one.models, one.assignment, unknown, one.models[0], ranges, profiles, nobody, np.array(False)
-        )
+        first, nobody = (one.models, one.assignment, np.array(np.nan), one.models[0]), np.zeros(N, np.int64)
+        return FEROMAState(*first, ranges, profiles, nobody, nobody > 0, np.array(False))
 
     def round(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FEROMAState:
         if state.mixing:
@@ -84,19 +85,19 @@ class FEROMA:
             return replace(state, accuracy=self._accuracy(world, state, cohort))
         models = np.repeat(state.models, world.total_clients + 1, axis=0)
         extractor = with_projection(state.models[0], world.spec)
-        return self._mix(
-            world, replace(state, models=models, extractor=extractor, mixing=np.array(True)), cohort, stream
-        )
+        later = np.full_like(state.assignment, UNASSIGNED)  # who is not there yet will be placed
+        later[world.clients(stream.round)] = 0
+        state = replace(state, models=models, assignment=later, extractor=extractor, mixing=np.array(True))
+        return self._mix(world, state, cohort, stream)
 
     def place(self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FEROMAState:
-        """The solution of the nearest profile, by its part without labels; no label is read."""
+        """The solution of the nearest profile, by its part without labels: none is sent."""
         known = np.flatnonzero(state.examples)
         if not len(known):
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
-        reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
-        newcomers, overall = newcomers[reply.arrived], reply.overall[reply.arrived]
+        state, newcomers, descriptors = self._describe(world, state, newcomers, labels=False)
         classes = class_count(world.spec)
-        points = scaled(overall.reshape(len(overall), 2 * classes), state.ranges, classes)
+        points = scaled(descriptors, state.ranges, classes)
         nearest = inverse_distances(points, state.profiles[known, : 2 * classes]).argmax(axis=1)
         return policies.assign(world, state, newcomers, known[nearest] + 1)
 
@@ -108,12 +109,10 @@ class FEROMA:
 
     def _mix(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FEROMAState:
         """Profiles of the cohort, a mix for each client, and its training."""
-        reply, classes = world.run(ScoreMoments(state.extractor), cohort), class_count(world.spec)
-        clients = cohort[reply.arrived]
+        state, clients, descriptors = self._describe(world, state, cohort, labels=True)
         if not len(clients):
             return state
-        parts = (part[reply.arrived].reshape(len(clients), -1) for part in (reply.overall, reply.by_class))
-        descriptors = np.concatenate(list(parts), axis=1)
+        classes = class_count(world.spec)
         ranges = state.ranges if np.isfinite(state.ranges).all() else value_ranges(descriptors, classes)
         points = scaled(descriptors, ranges, classes)
         start = self._mixes(state, points)
@@ -125,11 +124,24 @@ class FEROMA:
         state = replace(state, models=models, profiles=profiles, examples=examples, ranges=ranges)
         return policies.update_assignment(world, state, done, done + 1)
 
+    def _describe(
+        self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
+    ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
+        """The state with who has the extractor now, the clients that replied, and their descriptors."""
+        world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
+        reply = world.run(ScoreMoments(state.extractor, labels), clients)
+        clients, informed = clients[reply.arrived], state.informed.copy()
+        informed[clients] = True
+        parts = [reply.overall, reply.by_class] if labels else [reply.overall]
+        descriptors = np.concatenate([part[reply.arrived].reshape(len(clients), -1) for part in parts], axis=1)
+        return replace(state, informed=informed), clients, descriptors
+
     def _mixes(self, state: FEROMAState, points: Float[np.ndarray, "n D"]) -> Float[np.ndarray, "n P"]:
         """Where each of some clients begins; with the joint model where there is no solution yet."""
         known = np.flatnonzero(state.examples)
         if not len(known):
             return np.repeat(state.models[:1], len(points), axis=0)
-        weights = inverse_distances(points, state.profiles[known]) * state.examples[known]
-        weights /= weights.sum(axis=1, keepdims=True)
-        return (weights @ state.models[known + 1]).astype(np.float32)
+        own = inverse_distances(points, state.profiles[known]) * state.examples[known]
+        weights = np.zeros((len(points), len(state.examples)), np.float32)  # in float64 all models would be copied
+        weights[:, known] = own / own.sum(axis=1, keepdims=True)
+        return weights @ state.models[1:]

@@ -44,7 +44,7 @@ from fedkin.methods import policies
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
-from fedkin.tasks.score_moments import ScoreMoments
+from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
 _GAP = 1.25
 _LEAST_EPS = float(np.finfo(np.float64).tiny)  # clients that are all alike
@@ -94,19 +94,18 @@ class FLUX:
         state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
         if state.clustered or not 0 < stream.round <= self.latest:
             return state
-        scores, accuracies = (
-            evaluate(world, state.models, cohort, state.assignment[cohort], split="train"),
-            state.accuracies.copy(),
-        )
+        scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
+        accuracies = state.accuracies.copy()
         counted = scores.examples > 0
         if counted.any():
             accuracies[stream.round - 1] = np.mean(scores.correct[counted] / scores.examples[counted])
         return replace(state, accuracies=accuracies)
 
     def place(self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FLUXState:
-        """The nearest mean of the descriptors' label-free part; no label is read."""
+        """The nearest mean of the descriptors' label-free part: no label is sent."""
         if not state.clustered:
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
+        world.run(DescribingModel(state.extractor), newcomers)
         reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
         newcomers, overall = newcomers[reply.arrived], reply.overall[reply.arrived]
         classes = class_count(world.spec)
@@ -126,6 +125,7 @@ class FLUX:
     def _cluster(self, world: World, state: FLUXState, stream: Stream) -> FLUXState:
         """Clusters of all reachable clients, once two of them have replied."""
         extractor, reachable = with_projection(state.models[0], world.spec), world.clients(stream.round)
+        world.run(DescribingModel(extractor), reachable)
         reply = world.run(ScoreMoments(extractor), reachable)
         clients, parts = reachable[reply.arrived], (reply.overall[reply.arrived], reply.by_class[reply.arrived])
         if len(clients) < 2:

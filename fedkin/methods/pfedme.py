@@ -7,8 +7,10 @@ arXiv 2006.08848 (Algorithm 1).
                               w_i    <- w_i - eta lambda (w_i - theta_i)
     server:                   w      <- (1 - beta) w + beta mean_i w_i
 
-eta is the run's learning rate, and the R local rounds are the run's local steps. w_i leaps over theta_i, and training
-diverges, where eta lambda is above 1: such a rate is refused. The authors take lambda = 15 and eta = 0.005.
+eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take lambda = 15 and
+eta = 0.005. Of a convex f_i the envelope's gradient is lambda-Lipschitz, so that its steps converge where eta lambda
+is below 2 (summaries say 1: above that w_i only leaps over theta_i); those towards theta_i are along a gradient of
+slope lambda or more, and diverge where ``own_lr`` lambda is above 2. Both products are refused from 2 on.
 
 Clients are tested with theta_i, that of the last batch, as in the authors' code: a noisy model where batches are small.
 Differs: the mean is weighted by numbers of samples, as in all methods here (the text: the plain mean); theta_i starts
@@ -57,6 +59,11 @@ class PFedMe:
         check_positive_integer("own_steps", self.own_steps)
         for name in ("strength", "own_lr", "beta"):
             check_positive(name, getattr(self, name))
+        if self.own_lr * self.strength >= 2:
+            raise MethodError(
+                f"own_lr {self.own_lr:g} with strength {self.strength:g}: the inner steps diverge where the product is "
+                f"2 or more; set own_lr below {2 / self.strength:.2g}, or a lower strength"
+            )
 
     def requirements(self) -> Requirements:
         return Requirements(own_part="models of clients", kept_models=1)
@@ -84,9 +91,10 @@ class PFedMe:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_rate(self, work: LocalTraining) -> None:
-        rate = work.rate(1)
-        if work.optimizer == "sgd" and rate * self.strength > 1:
+        rate = work.highest_rate()
+        if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(
-                f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}: their product is "
-                f"above 1; set local.lr to {1 / self.strength:.2g} or less (the authors: 0.005), or a lower strength"
+                f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, as their product is "
+                f"2 or more; keep local.lr and its schedules below {2 / self.strength:.2g} (the authors: 0.005), or "
+                "set a lower strength"
             )

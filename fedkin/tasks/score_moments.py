@@ -11,10 +11,27 @@ from jaxtyping import Float
 
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.schema import Rows, floats
-from fedkin.core.task import Task, shared
+from fedkin.core.task import Task, kept
 from fedkin.measures.descriptors import group_moments
 
 _OVERALL = floats("2 C")
+
+
+@dataclass(frozen=True)
+class DescribingModel(Task):
+    """The model of ``ScoreMoments``, for clients to keep; a real client receives it with the first task that uses
+    it."""
+
+    model: Float[np.ndarray, "P"] = kept("P")
+
+    delivery = "announced"
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        return {}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        yield rows.every, {}
 
 
 @dataclass(frozen=True)
@@ -25,11 +42,11 @@ class ScoreMoments(Task):
     The last layer of such a model may be a projection: then these are moments of what comes before it.
 
     Attributes:
-        model: whose scores they are.
+        model: whose scores they are; clients were sent it (``DescribingModel``).
         labels: whether moments by class are wanted; without them, no label is read.
     """
 
-    model: Float[np.ndarray, "P"] = shared("P")
+    model: Float[np.ndarray, "P"] = kept("P")
     labels: bool = True
 
     @property

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.config.plan import Plan
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
-from fedkin.data.federated import FederatedData
+from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.feroma import FEROMA, FEROMAState
 from fedkin.methods.projected_model import with_projection
 from fedkin.models import mlp
+from fedkin.run import loop
+from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.score_moments import ScoreMoments
 
@@ -46,8 +50,8 @@ def test_mixes_are_by_the_weights_of_the_authors_code(oracle: Callable[[str], di
         n = len(profiles)
         sizes, theta = 1 + np.arange(n), np.eye(n, dtype=np.float32)
         models = np.concatenate([np.zeros((1, n), np.float32), theta])
-        unused = (np.array(np.nan), theta[0], np.zeros((2, 1)))
-        state = FEROMAState(models, np.arange(n), *unused, profiles, sizes, np.array(True))
+        unused, informed = (np.array(np.nan), theta[0], np.zeros((2, 1))), np.ones(n, bool)
+        state = FEROMAState(models, np.arange(n), *unused, profiles, sizes, informed, np.array(True))
         expected = np.array(case["feroma_weights"]) * sizes
         expected /= expected.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(FEROMA()._mixes(state, current), expected, atol=1e-6)
@@ -70,9 +74,25 @@ def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
 
 
 def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) -> None:
+    """A round with next to no training, from profiles that are measured anew, leaves the solutions where they were."""
     method = FEROMA(latest=0)
     state = rounds(method, world(data), [ALL, ALL])
-    np.testing.assert_allclose(method._mixes(state, state.profiles), state.models[1:], atol=1e-5)
+    still = SimulatedWorld(data, mlp(data, 16), replace(LOCAL, lr=1e-9))
+    after = method.round(still, state, ALL, Stream(1, 3, "method"))
+    np.testing.assert_allclose(after.models, state.models, atol=1e-5)
+    assert np.abs(state.models[1] - state.models[2]).max() > 1e-2
+
+
+def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(data: FederatedData) -> None:
+    """Client 0 gets the samples of a client of another cluster, and its solution."""
+    method, truth = FEROMA(latest=0), data.true_clusters
+    state = rounds(method, world(data), [ALL, ALL])
+    assert truth is not None
+    other = int(np.flatnonzero(truth != truth[0])[0])
+    train = Ragged.of([data.train[other if c == 0 else c] for c in range(6)])
+    moved = SimulatedWorld(data.with_rows(train, data.test), mlp(data, 16), replace(LOCAL, lr=1e-9))
+    after = method.round(moved, state, ALL, Stream(1, 3, "method"))
+    np.testing.assert_allclose(after.models[1], state.models[other + 1], atol=1e-5)
 
 
 def test_the_first_phase_is_fedavg(data: FederatedData) -> None:
@@ -94,22 +114,75 @@ def test_the_accuracy_ends_it(data: FederatedData, accuracy: float, mixing: bool
     assert bool(method.round(w, state, ALL, Stream(1, 3, "method")).mixing) == mixing
 
 
-def test_a_run_serves_each_client_and_places_newcomers_without_labels(data: FederatedData) -> None:
-    """Data of one rotation are nearer to each other than to the other's: placed by its own samples without labels, each
-    client gets a solution of its rotation."""
+def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
+    """Data of one rotation are nearer to each other than to the others': three clients that took no part, by samples of
+    their own and no labels, get a solution of their rotation."""
+    whole = fk.planted("digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0)
+    truth = whole.true_clusters
+    assert truth is not None and set(truth[:6]) == {0, 1, 2}
+    first = [Ragged.of([part[c] for c in range(6)]) for part in (whole.train, whole.test)]
+    data = whole.with_rows(*first, truth[:6])
     run = fk.simulate(FEROMA(latest=3), data, mlp(data, 64), rounds=6, cohort=6, local=LOCAL)
+    for client in (6, 7, 8):
+        placed = run.place(whole.x[whole.train[client]], resamples=1)
+        assert truth[placed.cluster - 1] == truth[client]
+
+
+@pytest.mark.parametrize("arrival", [3, 5], ids=["when the mixing begins", "after it"])
+def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arrival: int) -> None:
+    """Client 5 comes in round 3, in which the mixing begins, or later: there it is served the joint model until it has
+    trained, here it is placed by its profile, before it trains and without labels."""
+    method, late = FEROMA(latest=2, accuracy=2.0), Population(arrivals={arrival: 1})
+    w = SimulatedWorld(data, mlp(data, 64), LOCAL, population=late)
+    state = rounds(method, w, [ALL[:5]] * 4)
+    assert state.assignment.tolist() == [1, 2, 3, 4, 5, 0 if arrival == 3 else UNASSIGNED]
+    if arrival == 3:
+        return
+    down = sum(w.ledger.down.values())
+    placed = method.place(w, state, np.array([5]), Stream(1, 5, "place"))
     assert data.true_clusters is not None
-    for client in range(6):
-        placed = run.place(data.x[data.train[client]], resamples=1)
-        assert data.true_clusters[placed.cluster - 1] == data.true_clusters[client]
+    assert data.true_clusters[placed.assignment[5] - 1] == data.true_clusters[5] and placed.assignment[5] != 6
+    assert sum(w.ledger.down.values()) - down == 4 * w.spec.parameters  # the model that describes, and no solution
+    assert method.round(w, placed, ALL, Stream(1, 5, "method")).assignment[5] == 6
 
 
-def test_a_silent_client_keeps_its_solution(data: FederatedData) -> None:
+def test_newcomers_past_the_last_round_are_placed(data: FederatedData) -> None:
+    """The loop asks ``place`` for all clients without a cluster: none of those that come has the joint model."""
+    plan, late = Plan(4, 5, 1), Population(arrivals={5: 1})
+    ended = loop.run(SimulatedWorld(data, mlp(data, 64), LOCAL, population=late), FEROMA(latest=2), plan)
+    assert ended.state.assignment[5] == UNASSIGNED and (ended.state.assignment[:5] > 0).all()
+
+
+def test_the_model_that_describes_is_sent_once(data: FederatedData) -> None:
+    w, method = world(data), FEROMA(latest=0)
+    rounds(method, w, [ALL[:4], ALL, ALL])
+    sent = {"describing_model": 6, "score_moments": 0, "train": 4 + 6 + 6}
+    assert w.ledger.down == {name: count * 4 * w.spec.parameters for name, count in sent.items()}
+
+
+def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> None:
     method, w = FEROMA(latest=0), world(data)
     state = rounds(method, w, [ALL])
     after = method.round(w, state, np.array([1, 2]), Stream(1, 2, "method"))
     np.testing.assert_array_equal(after.models[[0, 1, 4, 5, 6]], state.models[[0, 1, 4, 5, 6]])
     assert not np.array_equal(after.models[2], state.models[2])
+
+
+def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
+    """In the round in which the mixing begins they have the joint model; later their last solution and its profile."""
+    w, method = SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5)), FEROMA(latest=0)
+    state = method.init(w, Stream(1, 0, "init"))
+    for r in (1, 2, 3):
+        w.begin(Stream(1, r, "scenario"))
+        replied = w.run(ScoreMoments(state.extractor), ALL).arrived
+        assert 0 < replied.sum() < 6
+        after = method.round(w, state, ALL, Stream(1, r, "method"))
+        if state.mixing:
+            np.testing.assert_array_equal(after.models[1:][~replied], state.models[1:][~replied])
+        np.testing.assert_array_equal(after.assignment, np.where(replied, ALL + 1, state.assignment))
+        np.testing.assert_array_equal(after.profiles[~replied], state.profiles[~replied])
+        np.testing.assert_array_equal(after.informed, state.informed | replied)
+        state = after
 
 
 @pytest.mark.parametrize("bad", [{"accuracy": -0.1}, {"latest": -1}])

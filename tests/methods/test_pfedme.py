@@ -10,6 +10,7 @@ import pytest
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
+from fedkin.core.schedule import Schedule
 from fedkin.core.training import LocalTraining
 from fedkin.methods.pfedme import PFedMe, PFedMeState
 from fedkin.run.metrics import score
@@ -83,9 +84,39 @@ def test_lost_replies(how: str) -> None:
     np.testing.assert_array_equal(w.memory()[f"{OWN}.kept"], [1, 0, 0])
 
 
-def test_a_rate_that_diverges_is_refused() -> None:
-    with pytest.raises(MethodError, match=r"strength 15 diverges at a learning rate of 0\.1.*local\.lr to 0\.067"):
-        PFedMe().init(world(work=LocalTraining(lr=0.1)), STREAM)
+RISING = Schedule("linear", length=4, end=8.0)
+
+
+@pytest.mark.parametrize(
+    ("work", "rate"),
+    [
+        (LocalTraining(lr=1.0), "1"),
+        (LocalTraining(lr=0.2, schedule=RISING), r"1\.6"),  # 0.2 in the first round
+        (LocalTraining(lr=0.2, step_schedule=RISING), r"1\.6"),
+        (LocalTraining(lr=1.0, schedule=Schedule("constant", warmup=5, warmup_start=0.1)), "1"),
+        (LocalTraining(lr=1e-3, schedule=Schedule("exponential", gamma=1.1)), "inf"),
+    ],
+)
+def test_a_rate_that_diverges_is_refused(work: LocalTraining, rate: str) -> None:
+    with pytest.raises(MethodError, match=rf"strength 2 diverges at a learning rate of {rate}, .*schedules below 1 "):
+        PFedMe(strength=2.0).init(world(work=work), STREAM)
+
+
+def test_rates_that_fall_are_not_refused() -> None:
+    PFedMe(strength=2.0).init(world(work=LocalTraining(lr=0.9, schedule=Schedule("cosine", length=5))), STREAM)
+
+
+def test_a_rate_at_which_w_leaps_over_theta_converges() -> None:
+    """eta lambda = 1.9, on one client whose loss is (w - 8)^2 / 2: the inner steps reach theta."""
+    w = world(work=LocalTraining(1, lr=0.95))
+    state = rounds(w, [[0]] * 40, own_steps=60)
+    np.testing.assert_allclose(state.models, [[8.0]], rtol=1e-5)
+
+
+def test_inner_steps_that_diverge_are_refused() -> None:
+    with pytest.raises(MethodError, match=r"own_lr 0\.2 with strength 10: the inner steps diverge.* below 0\.2,"):
+        PFedMe(strength=10.0, own_lr=0.2)
+    PFedMe(strength=10.0, own_lr=0.19)
 
 
 @pytest.mark.parametrize("bad", [{"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}])

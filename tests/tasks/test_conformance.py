@@ -37,7 +37,7 @@ from fedkin.tasks.mixed_model import EvaluateMixed, TrainMixed
 from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
-from fedkin.tasks.score_moments import ScoreMoments
+from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
@@ -153,8 +153,11 @@ EXAMPLES = {
     "personal, single": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, reduce=False)),
     "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
     "sample counts": Example(lambda g: SampleCounts()),
-    "score moments": Example(lambda g: ScoreMoments(g.models[0])),
-    "score moments without labels": Example(lambda g: ScoreMoments(g.models[1], False)),
+    "describing model": Example(lambda g: DescribingModel(g.models[0])),
+    "score moments": Example(lambda g: ScoreMoments(g.models[0]), before=(lambda g: DescribingModel(g.models[0]),)),
+    "score moments without labels": Example(
+        lambda g: ScoreMoments(g.models[1], False), before=(lambda g: DescribingModel(g.models[1]),)
+    ),
     "shifted": Example(lambda g: Shifted("label_aware", 0.1), before=(lambda g: Note(),)),
     "similarities": Example(
         lambda g: Similarities(g.models[0], g.models, WORK), before=(lambda g: Directions(g.models),)
