@@ -74,7 +74,8 @@ def own_step(
     rate: Array,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
-    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a constant.
+    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a constant. Running
+    statistics of v are then those of the mix, after the batch.
 
     Args:
         model, optimizer: of the training.
@@ -97,11 +98,19 @@ def own_step(
 
 
 def envelope_gradient(
-    objective: Callable, steps: int, envelope: tuple[Array, Array], w: Tree, gradient: Tree, batch: tuple[Any, ...]
+    model: Model,
+    objective: Callable,
+    steps: int,
+    envelope: tuple[Array, Array],
+    w: Tree,
+    gradient: Tree,
+    batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta.
+    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, whose running statistics
+    are w's.
 
     Args:
+        model: of the training.
         objective: from parameters and a batch to its loss and new running statistics.
         steps: of gradient descent, which give theta.
         envelope: strength and learning rate of these steps.
@@ -110,11 +119,17 @@ def envelope_gradient(
         batch: what the objective takes.
     """
     strength, lr = envelope
-    slope = jax.grad(lambda theta: objective(theta, *batch)[0])
+
+    def trained(slope: Tree) -> Tree:
+        """Without running statistics, and what else is not trained."""
+        return model.with_statistics(slope, jax.tree.map(jnp.zeros_like, slope)) if model.statistics else slope
+
+    def slope(theta: Tree) -> Tree:
+        return trained(jax.grad(lambda theta: objective(theta, *batch)[0])(theta))
 
     def inner(_: Array, theta: Tree) -> Tree:
         return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, slope(theta), w)
 
-    first = jax.tree.map(lambda a, g: a - lr * g, w, gradient)  # at w itself nothing pulls
+    first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))  # at w itself nothing pulls
     theta = jax.lax.fori_loop(1, steps, inner, first)
     return jax.tree.map(lambda a, b: strength * (a - b), w, theta), theta

@@ -107,7 +107,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             batch = _batch(work, first + s, key, positive, member, class_weights)
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.inner_steps:  # pFedMe
-                gradient, theta = envelope_gradient(objective, recipe.inner_steps, envelope, w, gradient, batch)
+                gradient, theta = envelope_gradient(model, objective, recipe.inner_steps, envelope, w, gradient, batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
                 gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
             gradient = with_terms(model, gradient, w, added, trained)

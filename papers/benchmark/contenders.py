@@ -87,8 +87,8 @@ def _feddrift(delta: float) -> Callable[[Setting], Method]:
 
 
 def _pfedme(setting: Setting) -> Method:
-    """With lambda 1, as its product with the learning rate must not be above 1."""
-    return methods.PFedMe(strength=1.0, own_steps=INNER, own_lr=setting.rates[1])
+    """With lambda such that its product with the highest rate is 1.5: it must be below 2."""
+    return methods.PFedMe(strength=1.5 / setting.rates[2], own_steps=INNER, own_lr=setting.rates[1])
 
 
 def _two(setting: Setting) -> int:
@@ -115,7 +115,7 @@ CONTENDERS = (
     Contender("FedPer", OWN, lambda s: methods.FedPer()),
     Contender("FedRep", OWN, lambda s: methods.FedRep(head_epochs=STEPS // 2), passes=_two),
     Contender(
-        *("APFL", OWN, lambda s: methods.APFL()),
+        *("APFL", OWN, lambda s: methods.APFL(share_lr=1e-3)),  # at the run's rate shares end at 1: training alone
         *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), NO_OPTIONS, _two),
     ),
     Contender("pFedMe", OWN, _pfedme, passes=lambda setting: INNER),

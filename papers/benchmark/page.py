@@ -25,6 +25,7 @@ from papers.benchmark.tables import (
     newcomers,
     per_draw,
     refusals,
+    shares,
     winners,
 )
 from papers.result_store import read
@@ -61,7 +62,8 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
 def frame(lines: list[dict]) -> pd.DataFrame:
     """The runs, without the trials, as a table."""
     columns = ["row", "column", "seed", "chosen", "accuracy", "newcomers", "bottom_decile", "ari"]
-    columns += ["bytes_down", "bytes_up", "seconds", "server_memory", "client_memory", "model_bytes", "refused"]
+    columns += ["bytes_down", "bytes_up", "seconds", "server_memory", "client_memory", "model_bytes", "own_share"]
+    columns += ["refused"]
     return pd.DataFrame([line for line in lines if line["trial"] is None], columns=columns)
 
 
@@ -85,6 +87,7 @@ def page(runs: pd.DataFrame, found: dict[str, Ranks]) -> str:
             parts += [f"## {title}", ranking(regime, found[regime], "draws")]
         parts += ["## Newcomers", NEWCOMERS, newcomers(runs), "## What each costs", COSTS, costs(runs)]
         parts += ["## Where each breaks", BREAKS, breaks(runs), refusals(runs), "## Grids", GRIDS, choices(runs)]
+        parts += [shares(runs)]
     parts += ["## Settings", SETTINGS_TABLE]
     return "\n\n".join(parts) + "\n"
 
@@ -146,8 +149,9 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
 
 * **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches of 10, of all models
   that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: half for each part;
-  pFedMe: {INNER} of them to a step). Bytes are not equal; they are [reported](#what-each-costs). All clients take part
-  in every round.
+  pFedMe: {INNER} of them to a step). Beyond it are what clients compute to find clusters or weights, and one gradient
+  a round over all samples of a client by which APFL learns its share: at 48 samples as much as five more batches. Bytes
+  are not equal; they are [reported](#what-each-costs). All clients take part in every round.
 * **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; of a stream, its next step)
   of a draw of another seed, from {TRIALS} candidates for [each method](#grids): the same number of trials for each.
 * **Newcomers**: the last clients take no part in training. After it each is placed by the method's own rule.
@@ -158,12 +162,16 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
 * Of TCGA-BRCA validation samples are other draws of the same deaths, so that its trials say little, and the newcomer
   has three pairs to be tested on.
 * An equal budget is hard on mixtures: with K components they take a K-th of the steps with each; and on pFedMe, whose
-  lambda is 1 (its product with the learning rate must not be above 1; the authors have 15 and 0.005), and the rate of
-  the inner steps the middle one."""
+  lambda is 1.5 divided by the highest rate (the product must be below 2; the authors have 15 and 0.005), and the rate
+  of the inner steps the middle one.
+* APFL learns its shares at a rate of 0.001: at the run's rates they end at 1, which is local training. Where they
+  [end](#grids) is below.
+* FEROMA's mean travels twice in a round until the mixing begins, for the accuracy that decides it."""
 NEWCOMERS = (
     "Accuracy on the test samples of clients that took no part, percent, placed after the last round by the method's "
     "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method has what a client has "
-    "that never trained: the shared model, and of methods with heads of their own a head that is as good as random."
+    "that never trained: the shared model, and of methods with heads of their own a head that is as good as random; of "
+    "FEROMA it has the model of the client with the nearest profile."
 )
 COSTS = (
     "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at the same setting: "

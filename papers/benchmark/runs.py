@@ -22,6 +22,7 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.steps import prequential_accuracy
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import Scores, evaluate
+from fedkin.tasks.mixed_model import SHARE
 from fedkin.tasks.train import train
 from papers.benchmark.contenders import STEPS, Candidate, Contender
 from papers.benchmark.federations import Setting
@@ -82,11 +83,14 @@ def _of_clients(scores: Scores) -> Line:
 
 def _kept(ended: loop.RunState, clients: int, parameters: int) -> Line:
     """What is kept after the last round, in bytes: by the server in the method's state, by the client that keeps most,
-    and of one model, for comparison."""
-    memory = ClientMemory(clients)
+    and of one model, for comparison; and the clients' mean share of their own model in the mix that they are served,
+    where they keep one (APFL)."""
+    memory, everybody = ClientMemory(clients), np.arange(clients)
     memory.restore(ended.memory)
     server = sum(array.nbytes for array in vars(ended.state).values())
-    return {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
+    line = {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
+    shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
+    return line | ({"own_share": float(shares.mean())} if len(shares) else {})
 
 
 def _tuned(world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream) -> Scores:

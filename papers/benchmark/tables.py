@@ -160,5 +160,18 @@ def choices(runs: pd.DataFrame) -> str:
     )
 
 
+def shares(runs: pd.DataFrame) -> str:
+    """Where APFL's shares end."""
+    own: Any = runs.dropna(subset=["own_share"])
+    if not len(own):
+        return "No run of APFL is there yet."
+    mean = own.groupby("row")["own_share"].mean()
+    ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
+    return (
+        "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and seeds after the last "
+        f"round, of the candidate that was chosen (1/2 where that does not learn it): {ends}."
+    )
+
+
 def _percent(value: Any) -> str:
     return "" if value is None or np.isnan(value) else f"{100 * value:.1f}"

@@ -120,8 +120,8 @@ def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
     whole = fk.planted("digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0)
     truth = whole.true_clusters
     assert truth is not None and set(truth[:6]) == {0, 1, 2}
-    first = [Ragged.of([part[c] for c in range(6)]) for part in (whole.train, whole.test)]
-    data = whole.with_rows(*first, truth[:6])
+    train, test = (Ragged.of([part[c] for c in range(6)]) for part in (whole.train, whole.test))
+    data = whole.with_rows(train, test, truth[:6])
     run = fk.simulate(FEROMA(latest=3), data, mlp(data, 64), rounds=6, cohort=6, local=LOCAL)
     for client in (6, 7, 8):
         placed = run.place(whole.x[whole.train[client]], resamples=1)

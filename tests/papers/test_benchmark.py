@@ -126,6 +126,8 @@ def test_what_is_kept() -> None:
     model = plain["model_bytes"]
     assert plain["server_memory"] == own["server_memory"] == model + 6 * 8
     assert (plain["client_memory"], own["client_memory"]) == (0, model)
+    shares = [runs.measure(SMALL, contender("APFL"), trial, 0, False)["own_share"] for trial in (0, 2)]
+    assert "own_share" not in own and 0 < shares[0] != shares[1] == 0.5  # learned, and kept as it was
 
 
 def test_newcomers_take_no_part() -> None:

@@ -1,5 +1,9 @@
 """A client's own model in PyTorch: trained beside another on the loss of their mix (APFL), or the minimiser of a
-batch's loss with a pull to the other (pFedMe)."""
+batch's loss with a pull to the other (pFedMe).
+
+What gradient steps do not move, such as running statistics: v's are those of the mix after its batch; theta's are w's
+after the batch. ``simulation/gradient_steps.py`` does the same in JAX.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,7 @@ class OwnModel:
         self._start, self._share = terms.own, float(terms.share)
         self._network, self._w = model.network(terms.own).train(), trainable_entries(network)
         self._v = trainable_entries(self._network)
+        self._fixed = fixed_entries(self._network, network)
         self._optimizer = make_optimizer(list(self._v.values()), replace(work, mu=0.0), work.rate(round), model)
 
     def step(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor], rate: float) -> None:
@@ -47,6 +52,9 @@ class OwnModel:
             rate: learning rate.
         """
         mix = {name: self._share * v + (1 - self._share) * self._w[name].detach() for name, v in self._v.items()}
+        with torch.no_grad():
+            for own, other in self._fixed:
+                own.mul_(self._share).add_(other, alpha=1 - self._share)
         with torch.random.fork_rng(devices=[]):
             made = scores(lambda x: functional_call(self._network, mix, (x,)))
         self._optimizer.step(loss(made), rate)
@@ -70,6 +78,7 @@ class Minimiser:
         self._envelope, self._start = terms.envelope, flat_vector(network)
         self._network, self._w = model.network(self._start).train(), float_entries(network)
         self._theta, self._all = trainable_entries(self._network), float_entries(self._network)
+        self._fixed = fixed_entries(self._network, network)
 
     def proximal(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
         """strength/2 |w - theta|^2, whose gradient by w is that of the envelope.
@@ -95,4 +104,13 @@ class Minimiser:
 
     def moved(self) -> Float[np.ndarray, "P"]:
         """How far the theta of the last batch is from where w began."""
+        with torch.no_grad():
+            for own, other in self._fixed:
+                own.copy_(other)
         return flat_vector(self._network) - self._start
+
+
+def fixed_entries(own: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """The floating-point entries that gradient steps do not move, of two networks side by side."""
+    moved, others = trainable_entries(own), float_entries(other)
+    return [(entry, others[name]) for name, entry in float_entries(own).items() if name not in moved]
