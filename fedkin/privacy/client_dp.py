@@ -61,7 +61,9 @@ class ClientDP:
         check_fraction("delta", self.delta)
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
-    def mechanism(self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0) -> Mechanism:
+    def mechanism(
+        self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0, seen_cohorts: bool = False
+    ) -> Mechanism:
         """What a run does with these settings.
 
         Args:
@@ -70,6 +72,7 @@ class ClientDP:
             rounds: T.
             selection: how cohorts are selected.
             start_sums: noisy sums of all clients before the first round, of the method's cold start.
+            seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
 
         Raises:
             ConfigError: cohorts of a fixed size; a budget below the price of one round.
@@ -80,7 +83,7 @@ class ClientDP:
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
-            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums)
+            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts)
 
         noise, most = self.noise_multiplier, rounds
         if noise is None:
@@ -118,6 +121,8 @@ class Mechanism:
         noise_multiplier: z.
         limit: how many rounds the budget allows; None without one.
         start_sums: noisy sums of all clients before the first round.
+        seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies nothing, and neighbours
+            differ by a client that adds noise only in place of its update.
     """
 
     settings: ClientDP
@@ -127,6 +132,7 @@ class Mechanism:
     noise_multiplier: float
     limit: int | None
     start_sums: int = 0
+    seen_cohorts: bool = False
 
     def divisor(self, clusters: int) -> float:
         """The number of clients by which a cluster's sum is divided; it does not depend on data."""
@@ -143,6 +149,8 @@ class Mechanism:
         sums = self.start_sums if start_sums is None else start_sums
         noise, settings = self.noise_multiplier, self.settings
         start = (self.start_noise, sums) if sums else (0.0, 0)
+        if self.seen_cohorts:
+            return NoisyRounds(1.0, noise, rounds, None, self.clients, *start)
         return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *start)
 
     @property
@@ -169,15 +177,22 @@ class Mechanism:
         sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
         if self.settings.cap:
             sampling += f", at most {self.settings.cap} clients"
+        neighbours, observer = "one client added or removed", "does not learn who took part in which round"
+        if self.seen_cohorts:
+            sampling += "; who takes part is seen, so that there is no amplification by sampling"
+            neighbours, observer = (
+                "one client replaced by one that adds noise only",
+                "may know who took part in which round",
+            )
         start = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
         return {
             "delta": self.settings.delta,
             "unit": "one whole client, in all rounds together",
-            "neighbours": "one client added or removed",
+            "neighbours": neighbours,
             "sampling": sampling,
             "noise_multiplier": self.noise_multiplier,
             **start,
             "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
-            "protects_from": "whoever sees the released models, and does not learn who took part in which round",
+            "protects_from": f"whoever sees the released models, and {observer}",
             "trusted": "the server, and whoever reads its run folder",
         }

@@ -98,6 +98,11 @@ class PrivateWorld(WorldProxy):
                 f"privacy: the task {task.name} sends what no noise covers (round {self._round}); "
                 "privacy.uncharged='infinite' runs it all the same, and epsilon is infinite"
             )
+        if self._secret is not None and self._secret.others == "refuse":
+            raise TaskError(
+                f"secret: the task {task.name} sends what is no sum of updates (round {self._round}); "
+                "secret.others='clear' sends it in the clear"
+            )
         if task.name not in self._journal.uncharged:
             _log.warning("privacy: the task %s sends what no noise covers: epsilon is infinite", task.name)
             self._journal.add(round=self._round, uncharged=task.name)
@@ -137,15 +142,19 @@ class PrivateWorld(WorldProxy):
         self, settings: SecretSums, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> Reply:
         """The same, where clients add the noise and the server sees sums only."""
+        clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
+        self._journal.add(round=self._round, task=task.name, clip=clip, next_clip=clip, noise_multiplier=noise)
         own, seeded = stream or Stream(0, self._round), isinstance(self._randomness, SeededRandomness)
-        sums, arrived, lost = secret_noisy_sums(self._world, settings, self._mechanism, task, clients, own, seeded)
+        sums, arrived, made, lost = secret_noisy_sums(
+            self._world, settings, self._mechanism, task, clients, own, seeded
+        )
         for cluster, why in lost.items():
             text = "round %d: no secret sum of cluster %d, which keeps its model: %s"
             _log.warning(text, self._round, cluster, why)
-        clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier
-        own = {"clip": clip, "next_clip": clip, "noise_multiplier": noise, "lost": len(lost)}
-        self._journal.add(round=self._round, task=task.name, **own)
         hidden = settings.hide_choice or task.model_index is None
+        counts = {"call": self.released, "asked": len(clients), "answered": int(arrived.sum())}
+        faults = {"clipped": 0, "unusable": 0, "lost": {str(cluster): why for cluster, why in lost.items()}}
+        self._journal.add(round=self._round, sums=made, **counts, **faults)
         index = np.full(len(clients), UNASSIGNED) if hidden else np.asarray(task.model_index, np.int64)
         return self._means(task, sums, index, arrived, np.zeros(len(clients), bool))
 

@@ -25,7 +25,7 @@ from fedkin.tasks.secret_exchange import SecretKeys, SecretReveal, SecretShares,
 from fedkin.tasks.secret_training import masked_form
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """A group of clients: its number, the rows of those that have announced keys, their sum, and their signatures."""
 
@@ -117,7 +117,7 @@ class SecretCall:
             rows: of each group.
         """
         groups = self._announce(rows)
-        self._share(groups)
+        groups = self._share(groups)
         self._train(groups)
         return self._unmask(groups)
 
@@ -133,19 +133,25 @@ class SecretCall:
             there = reply.arrived & (number[asked] == one)
             own, announced = every[asked[there]], reply.announced[there].astype(np.uint8)
             try:
-                settings = (announced, self._settings.neighbours)
+                settings = (announced, self._settings.neighbours, self._settings.least)
                 exchange = Exchange.of(context(self._id, one), self._clients[own], *settings)
                 groups.append(_Group(one, own, exchange, reply.signature[there]))
             except LostSumError as error:
                 self.lost[one] = str(error)
         return groups
 
-    def _share(self, groups: list[_Group]) -> None:
-        """The second: shares, sealed for their holders."""
+    def _share(self, groups: list[_Group]) -> list[_Group]:
+        """The second: shares, sealed for their holders. Groups in which enough have enough holders go on."""
         everybody = [np.ones(len(group.rows), bool) for group in groups]
         for group, at, arrays in self._asked(groups, everybody, "shares", lambda fields, rows: SecretShares(**fields)):
             group.exchange.shared[at] = True
             group.exchange.sealed[at] = arrays["sealed"][:, : group.exchange.places.shape[1]]
+        left = [group for group in groups if group.exchange.leave_out_lonely()]
+        for group in groups:
+            if group not in left:
+                count, size = group.exchange.needed, group.exchange.places.shape[1]
+                self.lost[group.number] = f"nobody has {count} of its {size} holders of shares left"
+        return left
 
     def _train(self, groups: list[_Group]) -> None:
         """The third: training. Masked vectors are added portion by portion, as memory has room for."""
@@ -174,10 +180,10 @@ class SecretCall:
             if (count := int(group.exchange.answered.sum())) < least:
                 self.lost[group.number] = f"{count} clients have answered, and {least} are needed"
         groups = [group for group in groups if group.number not in self.lost]
-        answered = [group.exchange.answered for group in groups]
+        able = [group.exchange.can_reveal() for group in groups]
         revealed = {group.number: np.zeros((*group.exchange.places.shape, 16), np.uint8) for group in groups}
         replied = {group.number: np.zeros(len(group.rows), bool) for group in groups}
-        for group, at, arrays in self._asked(groups, answered, "reveal", lambda fields, rows: SecretReveal(**fields)):
+        for group, at, arrays in self._asked(groups, able, "reveal", lambda fields, rows: SecretReveal(**fields)):
             revealed[group.number][at] = arrays["shares"][:, : group.exchange.places.shape[1]]
             replied[group.number][at] = True
         sums = {}
@@ -192,7 +198,7 @@ class SecretCall:
     def _asked(
         self,
         groups: list[_Group],
-        who: list[Bool[np.ndarray, "m"]],
+        who: list[Bool[np.ndarray, "_"]],
         exchange: str,
         make: Callable[[dict[str, Any], Int[np.ndarray, "r"]], Task],
         stream: Stream | None = None,
@@ -206,7 +212,9 @@ class SecretCall:
         width = max(part["holders"].shape[1] for part in parts)
         fields = {name: np.concatenate([_padded(part[name], name, width) for part in parts]) for name in parts[0]}
         rows = np.concatenate([group.rows[one] for group, one in zip(groups, at, strict=True)])
-        reply = self._world.run(make({"sum_id": self._id, **fields}, rows), self._clients[rows], stream)
+        reply = self._world.run(
+            make({"sum_id": self._id, "least": self._settings.least, **fields}, rows), self._clients[rows], stream
+        )
         ends = np.cumsum([0, *map(len, at)])
         for group, one, start, end in zip(groups, at, ends, ends[1:], strict=False):
             there = reply.arrived[start:end]
@@ -240,7 +248,7 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
     return np.pad(values, missing, constant_values=NOBODY if name == "holders" else 0)
 
 
-def _first(left: list[Bool[np.ndarray, "m"]], count: int) -> list[Bool[np.ndarray, "m"]]:
+def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
     """Up to so many of those that are left, of all groups together."""
     some = []
     for one in left:

@@ -37,12 +37,20 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
     return {
         "secret_sums": {
             "least": least,
-            "lost": sum(entry.get("lost", 0) for entry in journal.entries),
+            "lost": sum(len(entry.get("lost", ())) for entry in journal.entries),
             "noise": f"clients add it: {least} of them together that of the mechanism, and no sum is of fewer",
         },
-        "trusted": "nobody with single updates; clients add their noise. The server sees noisy sums, and who took part "
-        "in which round: against it there is no amplification by sampling",
+        "trusted": _trusted(journal.uncharged),
     }
+
+
+def _trusted(uncharged: list[str]) -> str:
+    """Who is trusted with what: replies that are no sum reach the server as they are."""
+    follows = (
+        "the server to follow the protocol, and each client to add its noise. The server sees noisy sums, and who "
+    )
+    seen = follows + "took part in which round"
+    return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 
 
 class SecretNoisySums(NamedTuple):
@@ -50,6 +58,7 @@ class SecretNoisySums(NamedTuple):
 
     sums: Float[np.ndarray, "K p"]
     arrived: Bool[np.ndarray, "n"]  # rows that are in a sum
+    made: int  # sums of clusters that there are
     lost: dict[int, str]  # why a cluster has none
 
 
@@ -101,4 +110,5 @@ def secret_noisy_sums(
     for one in sums.values():
         arrived[one.rows] = True
     total = by_model(task, sums, settings.hide_choice).view(np.int32)[:, :-EXTRA]
-    return SecretNoisySums(total / grid.scale, arrived, call.lost)
+    made = len(total) * len(sums) if settings.hide_choice else len(sums)
+    return SecretNoisySums(total / grid.scale, arrived, made, call.lost)

@@ -126,7 +126,8 @@ class Experiment(Generic[W]):
                 raise ConfigError(f"{option}: {place}: {why}")
         if self.options.privacy is not None:
             private = [method for _, method in methods]
-            check_private(self.options.privacy, private, self.plan, self.worlds.clients, self.trackers)
+            settings = self.plan, self.worlds.clients, self.trackers, self.options.secret
+            check_private(self.options.privacy, private, *settings)
         self.worlds.check([(entry, self.options.applied(method)) for entry, method in methods], self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:

@@ -27,6 +27,7 @@ from fedkin.robust.attacked_world import Attacked
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
 from fedkin.robust.update_memory import REMEMBERED
+from fedkin.secret.neighbours import ring_size
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
 from fedkin.staleness.settings import LateReplies
@@ -105,6 +106,11 @@ class MethodOptions:
         assert self.secret is not None
         if self.privacy is not None and self.privacy.adaptive:
             return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+        if self.privacy is not None and ring_size(self.secret.neighbours) < self.secret.least:
+            return (
+                f"with privacy each client checks that {self.secret.least} add noise, and sees its neighbours only: "
+                f"set secret.neighbours={self.secret.least} or more"
+            )
         if self.robust is not None:
             return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
         if self.late is not None:

@@ -35,7 +35,12 @@ _log = logging.getLogger("fedkin")
 
 
 def check_private(
-    settings: ClientDP, methods: Sequence[Method], plan: Plan, clients: int, trackers: Sequence[Tracker]
+    settings: ClientDP,
+    methods: Sequence[Method],
+    plan: Plan,
+    clients: int,
+    trackers: Sequence[Tracker],
+    secret: SecretSums | None = None,
 ) -> None:
     """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
 
@@ -45,6 +50,7 @@ def check_private(
         plan: of the run.
         clients: N.
         trackers: of the run.
+        secret: settings of secret sums; None: without.
     """
     for name in ("patience", "until"):
         if getattr(plan, name) is not None:
@@ -62,10 +68,12 @@ def check_private(
         advice = "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g"
         _log.warning(advice, settings.delta, clients, 1 / clients)
     for method in methods:
-        mechanism_of(settings, method, plan, clients)
+        mechanism_of(settings, method, plan, clients, secret)
 
 
-def mechanism_of(settings: ClientDP, method: Method, plan: Plan, clients: int) -> Mechanism:
+def mechanism_of(
+    settings: ClientDP, method: Method, plan: Plan, clients: int, secret: SecretSums | None = None
+) -> Mechanism:
     """What a run of a method does with these settings.
 
     Args:
@@ -73,12 +81,13 @@ def mechanism_of(settings: ClientDP, method: Method, plan: Plan, clients: int) -
         method: of the run, whose cold start may cost something.
         plan: of the run.
         clients: N.
+        secret: settings of secret sums, whose server learns who takes part; None: without.
 
     Raises:
         ConfigError: cohorts of a fixed size; a budget below the price of one round.
     """
     start_sums = requirements_of(method).start_sums
-    return settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection, start_sums)
+    return settings.mechanism(clients, plan.cohort, plan.rounds, plan.selection, start_sums, secret is not None)
 
 
 def private_method(
@@ -94,7 +103,7 @@ def private_method(
         out: the run's folder, where it has one: it holds what was released already.
         secret: settings of secret sums, to which clients add shares of the noise; None: without.
     """
-    mechanism = mechanism_of(settings, method, plan, clients)
+    mechanism = mechanism_of(settings, method, plan, clients, secret)
     seed = plan.seed if settings.testing_only_seeded_noise else None
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
@@ -112,7 +121,7 @@ def audit_of_config(config: RunConfig) -> Audit:
         raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
     clients = registry.make(registry.datasets(), config.data).clients
     method = registry.make(registry.methods(), config.method)
-    mechanism = mechanism_of(settings, method, config.plan, clients)
+    mechanism = mechanism_of(settings, method, config.plan, clients, make_option("secret", config.secret))
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
     return audit(mechanism, rounds, SystemRandomness())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.privacy.journal import SECRET_SUMS, Journal
+from fedkin.privacy.private import Private
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.privacy.secret_sums import Secret
 
@@ -22,23 +24,27 @@ def secret_method(method: Method, settings: SecretSums, out: Path | None) -> Sec
     return Secret(method, settings, Journal(out / SECRET_SUMS if out else None))
 
 
+def check_simulated(settings: SecretSums | None) -> None:
+    """Refuse (ConfigError) what simulated clients cannot do."""
+    if settings is not None and settings.signed:
+        raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
+
+
 def secret_record(method: Method) -> Record:
     """What a summary says of secret sums, empty of a run without.
 
     ``sums`` is how many there were, ``answered`` how many updates are in them, ``lost`` how many there should have been
     besides; ``clipped`` and ``unusable`` count updates with numbers above the limit, and without finite ones; ``clear``
-    are tasks whose replies left clients in the clear.
+    are tasks whose replies left clients in the clear. A private run counts neither clipped updates nor unusable ones.
     """
-    if not isinstance(method, Secret):
+    if isinstance(method, Secret):
+        clear = [entry["clear"] for entry in method.journal.entries if "clear" in entry]
+    elif isinstance(method, Private) and method.secret is not None:
+        clear = method.journal.uncharged
+    else:
         return {}
     every = [entry for entry in method.journal.entries if "sums" in entry]
     rounds = {(entry["round"], entry["call"]): entry for entry in every}.values()  # one that was done again counts once
     said = {name: sum(entry[name] for entry in rounds) for name in ("sums", "answered", "clipped", "unusable")}
     lost = sum(len(entry["lost"]) for entry in rounds)
-    return {
-        "secret": {
-            **said,
-            "lost": lost,
-            "clear": [entry["clear"] for entry in method.journal.entries if "clear" in entry],
-        }
-    }
+    return {"secret": {**said, "lost": lost, "clear": clear}}

@@ -37,6 +37,7 @@ from fedkin.run.loop import OnRound
 from fedkin.run.method_options import MethodOptions, checked_options
 from fedkin.run.poisoned_data import poisoned_data
 from fedkin.run.results import Run
+from fedkin.run.secret_runs import check_simulated
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
@@ -154,6 +155,7 @@ def simulate(
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
     options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
+    check_simulated(options.secret)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings |= {"sum_by_actor": True} if sum_by_actor else {}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
@@ -212,6 +214,7 @@ def from_config(
     with error_context("model"):
         model = trainable(registry.make(registry.models(), config.model, federated))
     options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
+    check_simulated(options.secret)
     shift = registry.make(registry.shifts(), config.shift) if config.shift else None
     poisoned, shifts = poisoned_data(federated, shift, options.attack)
     worlds = SimulatedWorlds(

@@ -81,12 +81,14 @@ class Group:
         me: the client's number.
         holders: numbers of the holders; NOBODY behind them.
         announced: what each has announced.
+        least: clients without which there is no sum, as the run's settings say.
     """
 
     about: bytes
     me: int
     holders: Int[np.ndarray, "G"]
     announced: UInt8[np.ndarray, "G _"]
+    least: int = LEAST
 
     @property
     def present(self) -> Bool[np.ndarray, "G"]:
@@ -98,9 +100,14 @@ class Group:
         """Shares that give a secret."""
         return threshold(int(self.present.sum()))
 
+    @property
+    def needed(self) -> int:
+        """Holders, the client among them, that must be in the sum."""
+        return needed(int(self.present.sum()), self.least)
+
     def digest(self, *more: bytes) -> bytes:
         """Of all of it, and more."""
-        content = hashlib.sha256(self.about + str(self.me).encode())
+        content = hashlib.sha256(self.about + f"{self.me} of {self.least}".encode())
         for part in (self.holders.astype("<i8").tobytes(), self.announced.tobytes(), *more):
             content.update(part)
         return content.digest()
@@ -169,7 +176,7 @@ def mask(
     numbers = group.holders[partners & group.present].tolist()
     if group.me not in numbers:
         raise RefusedError("a sum without this client")
-    _enough(len(numbers), "are left", group.threshold)
+    _enough(len(numbers), "are left", group.needed)
     masked, own = vector.copy(), mask_private(session.mask_seed, group.about)
     keys.add_mask(masked, own_mask(session.seed, group.about))
     for row in np.flatnonzero(partners & group.present):
@@ -207,7 +214,7 @@ def reveal(
         wanted[group.holders == group.me] != OWN_SEED
     ).any():
         raise RefusedError("a share of a client with which this one has not masked, or its own key")
-    _enough(int((wanted == OWN_SEED).sum()), "have answered", group.threshold)
+    _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)
     for row in np.flatnonzero(wanted):
         about = group.between(int(group.holders[row]), group.me)
@@ -218,6 +225,16 @@ def reveal(
         own = both[:SEED] if wanted[row] == MASK_KEY else both[SEED:]
         shares[row] = np.frombuffer(own, np.uint8)
     return Session(_OVER, session.about), shares
+
+
+def needed(holders: int, least: int) -> int:
+    """How many holders of a client's shares, itself among them, must be in a sum.
+
+    Args:
+        holders: G.
+        least: clients of a sum. Above G a client cannot see whether they are there.
+    """
+    return max(threshold(holders), LEAST, least if least <= holders else 0)
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:

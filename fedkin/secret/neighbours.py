@@ -11,6 +11,15 @@ import numpy as np
 from jaxtyping import Int
 
 
+def ring_size(neighbours: int) -> int:
+    """Holders of each client's shares, itself among them, where there are more clients.
+
+    Args:
+        neighbours: about how many; half of them on each side.
+    """
+    return 2 * max(1, neighbours // 2) + 1
+
+
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
     """Each client and its neighbours, by position: all others, or those that are next to it on a ring in random order.
 
@@ -20,12 +29,12 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
         clients: n.
         neighbours: about how many; half of them on each side.
     """
-    half = max(1, neighbours // 2)
-    if 2 * half >= clients - 1:
+    size = ring_size(neighbours)
+    if size >= clients:
         return np.tile(np.arange(clients), (clients, 1))
     order = np.array(secrets.SystemRandom().sample(range(clients), clients))
-    ring = np.empty((clients, 2 * half + 1), np.int64)
-    ring[order] = order[(np.arange(clients)[:, None] + np.arange(-half, half + 1)) % clients]
+    ring = np.empty((clients, size), np.int64)
+    ring[order] = order[(np.arange(clients)[:, None] + np.arange(size) - size // 2) % clients]
     return np.sort(ring, axis=1)
 
 

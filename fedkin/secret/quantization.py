@@ -82,7 +82,8 @@ class Grid:
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, and those behind it; of one that is not finite only the last.
+        """A client's weighted vector as integers, and those behind it; of one that is not finite, or of no examples,
+        only the last.
 
         Args:
             update: the client's.
@@ -90,10 +91,10 @@ class Grid:
             rng: of the rounding.
         """
         vector = np.zeros(len(update) + EXTRA, np.uint32)
-        if not np.isfinite(update).all():
+        weight = min(int(examples), self.cap)
+        if weight < 1 or not np.isfinite(update).all():
             vector[-1] = 1
             return vector
-        weight = min(int(examples), self.cap)
         self._round(update, weight / self.cap, vector, rng)
         vector[-EXTRA:] = weight, 1, bool(np.abs(update).max(initial=0) > self.limit), 0
         return vector
@@ -152,4 +153,4 @@ class Sums(NamedTuple):
     weight: np.ndarray  # [K], examples, each client's up to the cap
     clients: np.ndarray  # [K], that have added a vector
     clipped: np.ndarray  # [K], clients of which a number was larger than the limit
-    unusable: np.ndarray  # [K], clients whose vector was not finite
+    unusable: np.ndarray  # [K], clients whose vector was not finite, or of no examples

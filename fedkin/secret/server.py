@@ -6,6 +6,7 @@ Shapes: n clients of a group, G holders of each client's shares, V numbers of a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8, UInt32
@@ -31,6 +32,7 @@ class Exchange:
         clients: numbers of those that have announced keys, ascending.
         announced: what each has announced.
         places: each client's holders, by position among ``clients``.
+        least: clients without which there is no sum.
         shared: who has sealed shares for whom, [client, place].
         sealed: those.
         total: sum of the masked vectors.
@@ -41,6 +43,7 @@ class Exchange:
     clients: Int[np.ndarray, "n"]
     announced: UInt8[np.ndarray, "n _"]
     places: Int[np.ndarray, "n G"]
+    least: int = LEAST
     shared: Bool[np.ndarray, "n"] = field(init=False)
     sealed: UInt8[np.ndarray, "n G _"] = field(init=False)
     answered: Bool[np.ndarray, "n"] = field(init=False)
@@ -52,7 +55,12 @@ class Exchange:
 
     @classmethod
     def of(
-        cls, about: bytes, clients: Int[np.ndarray, "n"], announced: UInt8[np.ndarray, "n _"], neighbours: int
+        cls,
+        about: bytes,
+        clients: Int[np.ndarray, "n"],
+        announced: UInt8[np.ndarray, "n _"],
+        neighbours: int,
+        least: int = LEAST,
     ) -> Exchange:
         """A sum of clients that have announced keys.
 
@@ -61,13 +69,32 @@ class Exchange:
             clients: their numbers.
             announced: by each.
             neighbours: about how many each has.
+            least: clients without which there is no sum.
 
         Raises:
             LostSumError: they are too few.
         """
-        if len(clients) < LEAST:
-            raise LostSumError(f"{len(clients)} clients have announced keys, and {LEAST} are needed")
-        return cls(about, clients, announced, holders(len(clients), neighbours))
+        if len(clients) < least:
+            raise LostSumError(f"{len(clients)} clients have announced keys, and {least} are needed")
+        return cls(about, clients, announced, holders(len(clients), neighbours), least)
+
+    @property
+    def needed(self) -> int:
+        """Holders of each client, itself among them, that must be in the sum."""
+        return client.needed(self.places.shape[1], self.least)
+
+    def leave_out_lonely(self) -> bool:
+        """Go on without clients too few of whose holders have shared, and without those that then have too few.
+
+        They would refuse to send a vector. Returns whether anybody is left.
+        """
+        while (lonely := self.shared & (self.partners.sum(axis=1) < self.needed)).any():
+            self.shared &= ~lonely
+        return bool(self.shared.any())
+
+    def can_reveal(self) -> Bool[np.ndarray, "n"]:
+        """Clients that have answered, and enough of their holders: others would refuse to reveal anything."""
+        return self.answered & ((self.wanted() == OWN_SEED).sum(axis=1) >= self.needed)
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
@@ -80,7 +107,7 @@ class Exchange:
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
         """What each holder has sealed for each client, in the order of that client's holders."""
-        return self.sealed[self.places, self._place_of_each()]
+        return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
         """Take a client's masked vector."""
@@ -104,8 +131,8 @@ class Exchange:
             LostSumError: too few have answered, or shares are missing or wrong.
         """
         count = int(self.answered.sum())
-        if count < LEAST or self.total is None:
-            raise LostSumError(f"{count} clients have answered, and {LEAST} are needed")
+        if count < self.least or self.total is None:
+            raise LostSumError(f"{count} clients have answered, and {self.least} are needed")
         total, seeds = self.total.copy(), {}
         gone = np.flatnonzero(self.shared & ~self.answered)  # others have masks with them in the sum
         for position in (*np.flatnonzero(self.answered), *gone):
@@ -118,7 +145,7 @@ class Exchange:
 
     def _secret(self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]) -> bytes:
         """A client's seed, or that of its mask key, from what its holders have revealed: the one that was announced."""
-        own, back = self.places[position], self._place_of_each()[position]
+        own, back = self.places[position], self._place_of_each[position]
         there = replied[own] & self.partners[position]
         shares = {int(place) + 1: revealed[own[place], back[place]].tobytes() for place in np.flatnonzero(there)}
         announced, name = self.announced[position].tobytes(), self.clients[position]
@@ -143,6 +170,7 @@ class Exchange:
             key = client.pair_mask(private, self.announced[other, :KEY].tobytes(), pair)
             keys.add_mask(total, key, -1 if number < me else 1)
 
+    @cached_property
     def _place_of_each(self) -> Int[np.ndarray, "n G"]:
         """At which place of each of its holders' holders a client is; neighbours are mutual."""
         back = np.full((len(self.clients), len(self.clients)), NOBODY)

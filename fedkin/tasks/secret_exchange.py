@@ -17,7 +17,7 @@ from fedkin.core.client_memory import OwnMemory
 from fedkin.core.schema import Memory, Rows, integers
 from fedkin.core.task import Task, each, setting
 from fedkin.secret import client as protocol
-from fedkin.secret.client import ANNOUNCED, SEALED, SESSION, Group, Session
+from fedkin.secret.client import ANNOUNCED, LEAST, SEALED, SESSION, Group, Session
 from fedkin.secret.signed_keys import SIGNATURE, check_signed, sign
 from fedkin.security.secret_keys import SEED
 
@@ -74,17 +74,19 @@ class Holders:
         sum_id, group: as of ``SecretKeys``.
         holders: their numbers; -1 behind them.
         announced: what each has announced, bytes.
+        least: clients without which there is no sum.
     """
 
     sum_id: str = setting()
     group: Int[np.ndarray, "n"] = each()
     holders: Int[np.ndarray, "n G"] = each()
     announced: Int[np.ndarray, "n G _"] = each()
+    least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
         """A row's group, as its client is told."""
         about = context(self.sum_id, int(self.group[row]))
-        return Group(about, client, self.holders[row], self.announced[row].astype(np.uint8))
+        return Group(about, client, self.holders[row], self.announced[row].astype(np.uint8), self.least)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from fedkin.core.errors import TaskError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Memory, Rows
-from fedkin.core.task import Task, each, setting
+from fedkin.core.task import Task, each, setting, stays
 from fedkin.secret import client as protocol
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.tasks.envelope import TrainEnvelope
@@ -38,7 +38,8 @@ class _Masked(Holders):
         partners: holders with whom each client masks.
         members: n, most clients of a group; with ``limit`` and ``cap`` as ``Grid`` has it.
         hide_choice: whether a client's vector stands among zeros for all other models; or among noise.
-        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where the clip is 0.
+        clip, deviation, seeded: of its share of the noise, as ``NoiseShare`` has it; no noise where the clip is 0. Real
+            sites are never told ``seeded``: their noise is the system's, whatever a server says.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -48,7 +49,7 @@ class _Masked(Holders):
     hide_choice: bool = setting()
     clip: float = setting(default=0.0)
     deviation: float = setting(default=0.0)
-    seeded: bool = setting(default=False)
+    seeded: bool = stays(default=False)
 
     charged = "not"
     up = Rows(masked=Array("V", np.uint32, missing=0))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,15 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
+from fedkin.core.task import fields_down
 from fedkin.models import mclr
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness, SystemRandomness
 from fedkin.privacy.secret_noise import noise_share
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
-from fedkin.tasks.train import train
+from fedkin.tasks.secret_training import SecretTrain, masked_form
+from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import federation
 
 SIZES = (3, 5, 8, 13, 4, 6, 9, 2)
@@ -64,6 +67,43 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
         assert not total[-EXTRA:].any()  # no count, no weight, nothing else
 
 
+@pytest.mark.parametrize("seeded", [False, True])
+def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) -> None:
+    """What a client adds to the sums of three models, of which it has trained the second: as much noise to each, and
+    another."""
+    models, grid, share = np.zeros((3, 20_000), np.float32), Grid(4, 2.0, 10), NoiseShare(0.3, 0.15, seeded)
+    none = np.zeros((1, 0), np.int64)
+    about: dict[str, Any] = {
+        "sum_id": "x",
+        "group": np.zeros(1, np.int64),
+        "holders": none,
+        "partners": none.astype(bool),
+    }
+    own: dict[str, Any] = {
+        "announced": np.zeros((1, 0, 96), np.int64),
+        "members": 4,
+        "limit": 2.0,
+        "cap": 10,
+        "hide_choice": True,
+    }
+    task: Any = masked_form(Train(models, fk.SGD(), None, reduce=True), **about, **own, **asdict(share))
+    update = np.zeros(20_000, np.float32)
+    update[0] = 3.0  # clipped to 0.3, of which a client with 5 of 10 examples adds half
+    sent = {"update": update, "examples": 5, "model_index": 1}
+    vectors = task._vectors(sent, np.random.default_rng(0))
+    noise = vectors.view(np.int32)[:, :-EXTRA] / grid.scale
+    noise[1, 0] -= 0.15
+    assert noise.shape == (3, 20_000) and not vectors[:, -EXTRA:].any()
+    np.testing.assert_allclose(noise.std(axis=1), 0.15, rtol=0.03)
+    assert np.abs(noise).max() < 6 * 0.15
+    correlation = np.corrcoef(noise)[np.triu_indices(3, 1)]
+    assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
+
+
+def test_noise_of_a_seed_is_never_asked_of_a_site() -> None:
+    assert dict(fields_down(SecretTrain))["seeded"].kind == "stays"
+
+
 def test_rounding_is_in_the_noise() -> None:
     """s = z (C + sqrt(p) / scale) / sqrt(n_min), worked by hand for a coarse grid."""
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
@@ -88,7 +128,7 @@ def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> N
 def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_all_the_same() -> None:
     own = world(secret=fk.SecretSums(least=5))
     assert not update(own).any()  # four in each cluster
-    assert own._journal.rounds == 1 and own._journal.entries[-1]["lost"] == 2
+    assert own._journal.rounds == 1 and own._journal.entries[-1]["lost"].keys() == {"0", "1"}
     assert update(world(secret=fk.SecretSums(least=4))).all()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dp_accounting
 import numpy as np
 import pytest
 
@@ -19,6 +20,8 @@ from fedkin.core.task import Task
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.models import mclr
 from fedkin.privacy.journal import Journal
+from fedkin.privacy.private_world import PrivateWorld
+from fedkin.privacy.randomness import SystemRandomness
 from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
 from fedkin.reporting.progress import secret_in_words
 from fedkin.run.secret_runs import secret_record
@@ -166,6 +169,17 @@ def test_clients_that_a_simulation_loses(tmp_path: Path) -> None:
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(("clients", "cohort", "neighbours", "dropout"), [(60, 40, 10, 0.2), (100, 100, 20, 0.3)])
+def test_drop_outs_that_few_neighbours_cannot_bear_lose_sums_and_not_the_run(
+    clients: int, cohort: int, neighbours: int, dropout: float
+) -> None:
+    data = fk.data.digits(clients=clients)
+    settings = fk.SecretSums(neighbours=neighbours, dropout=dropout)
+    options: dict[str, Any] = {"rounds": 2, "cohort": cohort, "evaluate_every": 0}
+    said = fk.simulate(fk.FedAvg(), data, mclr(data), secret=settings, **options).summary()["secret"]
+    assert said["sums"] + said["lost"] == 2 and said["lost"]
+
+
 def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> None:
     config = load(None, "run.rounds=2 run.cohort=8 data.clients=10 method.name=fedavg secret.name=sums".split())
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
@@ -273,13 +287,85 @@ def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
 
 
 def test_private_and_secret(tmp_path: Path) -> None:
-    """The price is that of the run whose server adds the noise; the statement says who is trusted with what."""
+    """With everybody in each round it costs what it does where the server adds the noise; it says who is trusted."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
-    options = {"privacy": privacy, "cohort": N, "rounds": 2}
+    options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 2}
     said = simulate(**options, out=tmp_path / "run").summary()["privacy"]
     plain = simulate(secret=None, **options).summary()["privacy"]
     assert said["epsilon"] == plain["epsilon"] and said["rounds"] == {"released": 2, "planned": 2}
     assert said["secret_sums"]["least"] == 3 and said["secret_sums"]["lost"] == 0
-    assert "who took part" in said["trusted"] and "the server" in plain["trusted"]
+    assert "to follow the protocol" in said["trusted"] and "whoever reads its run folder" in plain["trusted"]
+    summary = simulate(**options).summary()["secret"]
+    assert summary == {"sums": 2, "answered": 2 * N, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
         simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
+
+
+def test_simulated_clients_do_not_sign() -> None:
+    with pytest.raises(ConfigError, match=r"secret\.signed: simulated clients have no certificates"):
+        simulate(secret=fk.SecretSums(signed=True))
+
+
+def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3)
+    with pytest.raises(ConfigError, match=r"set secret\.neighbours=10 or more"):
+        simulate(secret=fk.SecretSums(least=10, neighbours=8), privacy=privacy, cohort=N)
+    own = fk.SecretSums(least=10, neighbours=10)
+    assert simulate(secret=own, privacy=privacy, cohort=N, rounds=1).summary()["secret"]["answered"] == N
+
+
+def test_who_sees_the_cohorts_gets_no_amplification() -> None:
+    """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of z / sqrt(2)."""
+    options: dict[str, Any] = {
+        "privacy": fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3),
+        "cohort": 4,
+        "rounds": 2,
+    }
+    said = simulate(**options, selection="poisson").summary()["privacy"]
+    exact = dp_accounting.get_epsilon_gaussian(1 / np.sqrt(2), 1e-3)
+    assert said["epsilon"] == pytest.approx(exact, rel=1e-2)
+    amplified = simulate(secret=None, **options, selection="poisson").summary()["privacy"]
+    assert amplified["epsilon"] < 0.8 * exact and "added or removed" in amplified["neighbours"]
+    assert "no amplification" in said["sampling"] and "adds noise only" in said["neighbours"]
+    assert "may know who took part" in said["protects_from"]
+
+
+def test_a_budget_is_that_of_rounds_without_amplification() -> None:
+    options: dict[str, Any] = {
+        "privacy": fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
+        "rounds": 20,
+    }
+    run = simulate(**options, cohort=4, selection="poisson")
+    affordable = [t for t in range(1, 21) if dp_accounting.get_epsilon_gaussian(2 / np.sqrt(t), 1e-3) <= 4]
+    assert run.summary()["privacy"]["rounds"]["released"] == affordable[-1] < 20
+
+
+def test_client_work_in_the_clear_is_named_among_what_is_trusted() -> None:
+    """Both options have to allow it."""
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, uncharged="infinite")
+    options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 1}
+    run = simulate(fk.FlexCFL(clusters=2, alpha=2), fk.SecretSums(others="clear"), **options)
+    said = run.summary()
+    assert said["privacy"]["epsilon"] == "infinite" and said["secret"]["clear"][0] == "train"
+    assert said["privacy"]["trusted"].endswith(f"replies to {', '.join(said['secret']['clear'])}")
+    own = PrivateWorld(
+        simulated(), privacy.mechanism(N, N, 1, "uniform"), Journal(), SystemRandomness(), 1, EVERYONE, PLAIN
+    )
+    with pytest.raises(TaskError, match="secret: the task losses sends what is no sum"):
+        own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
+
+
+def test_a_private_sum_is_written_down_before_the_server_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal()
+    counted = []
+
+    def killed(*_: Any) -> None:
+        counted.append(journal.rounds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedkin.privacy.private_world.secret_noisy_sums", killed)
+    mechanism = fk.ClientDP(noise_multiplier=1.0, delta=1e-3).mechanism(N, N, 1, "uniform")
+    own = PrivateWorld(simulated(), mechanism, journal, SystemRandomness(), 1, EVERYONE, PLAIN)
+    with pytest.raises(KeyboardInterrupt):
+        train(own, models_of(simulated()), EVERYONE, PAIR, reduce=True, stream=Stream(0))
+    assert counted == [1]

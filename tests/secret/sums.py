@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from fedkin.secret import client
-from fedkin.secret.client import Group, Session
+from fedkin.secret.client import LEAST, Group, Session
 from fedkin.secret.server import Exchange
 
 ABOUT = b"a sum, round 3, group 0"
@@ -20,14 +20,15 @@ class SmallSum:
         clients: n.
         numbers: V.
         neighbours: of each.
+        least: clients of the sum.
     """
 
-    def __init__(self, clients: int, numbers: int = 50, neighbours: int = 20) -> None:
+    def __init__(self, clients: int, numbers: int = 50, neighbours: int = 20, least: int = LEAST) -> None:
         begun = [client.begin(ABOUT) for _ in range(clients)]
         self.sessions: list[Session] = [session for session, _ in begun]
         announced = np.stack([one for _, one in begun])
         self.numbers = 3 * np.arange(clients) + 5
-        self.exchange = Exchange.of(ABOUT, self.numbers, announced, neighbours)
+        self.exchange = Exchange.of(ABOUT, self.numbers, announced, neighbours, least)
         self.vectors = np.random.default_rng(clients).integers(0, 2**32, (clients, numbers), dtype=np.uint32)
         self.revealed = np.zeros((*self.exchange.places.shape, 16), np.uint8)
         self.replied = np.zeros(clients, bool)
@@ -40,6 +41,7 @@ class SmallSum:
             int(self.numbers[position]),
             exchange.holder_numbers()[position],
             exchange.announced[exchange.places[position]],
+            exchange.least,
         )
 
     def share(self, lost: Collection[int] = ()) -> None:
@@ -57,7 +59,7 @@ class SmallSum:
 
     def reveal(self, lost: Collection[int] = ()) -> None:
         """The last."""
-        for i in set(np.flatnonzero(self.exchange.answered).tolist()) - set(lost):
+        for i in set(np.flatnonzero(self.exchange.can_reveal()).tolist()) - set(lost):
             self.sessions[i], self.revealed[i] = client.reveal(*self.asked(i))
             self.replied[i] = True
 

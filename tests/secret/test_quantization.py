@@ -62,6 +62,13 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
     assert (sums.weight[0], sums.clients[0], sums.clipped[0], sums.unusable[0]) == (2, 2, 1, 1)
 
 
+def test_a_client_without_examples_is_none() -> None:
+    grid, rng = Grid(3, 1.0, 10), np.random.default_rng(4)
+    vectors = [grid.quantized(np.array([0.5], np.float32), examples, rng) for examples in (4, 0, 4)]
+    sums = grid.sums(added(vectors))
+    assert (sums.weight[0], sums.clients[0], sums.unusable[0]) == (8, 2, 1)
+
+
 def test_a_client_weighs_its_examples_up_to_the_cap() -> None:
     grid, rng = Grid(3, 4.0, 10), np.random.default_rng(5)
     vectors = [grid.quantized(np.array([x], np.float32), n, rng) for x, n in ((1.0, 500), (2.0, 10), (4.0, 5))]

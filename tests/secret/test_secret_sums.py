@@ -42,6 +42,49 @@ def test_a_graph_of_neighbours_gives_the_same() -> None:
     np.testing.assert_array_equal(one.unmasked(), one.plain())
 
 
+def ring(one: SmallSum) -> list[int]:
+    """The clients in the order of the ring on which their neighbours are."""
+    places = [set(row.tolist()) for row in one.exchange.places]
+    order, half = [0], one.exchange.places.shape[1] // 2
+    while len(order) < len(places):
+        near = [j for j in places[order[-1]] if len(places[order[-1]] & places[j]) == 2 * half]
+        order.append(next(j for j in near if j not in order))
+    return order
+
+
+def test_a_hundred_of_whom_thirty_are_lost() -> None:
+    """Seven before the keys, and 23 that are spread over the ring of the others: each fourth, so that of 21 holders no
+    client lacks more than the six that it can do without."""
+    one = SmallSum(93, numbers=3)
+    gone = ring(one)[::4][:23]
+    for step, lost in zip((one.share, one.mask, one.reveal), (gone[:7], gone[7:15], gone[15:]), strict=True):
+        step(lost)
+    np.testing.assert_array_equal(one.unmasked(), one.plain())
+    assert one.exchange.answered.sum() == 93 - 15 and one.replied.sum() == 70
+
+
+def test_clients_too_few_of_whose_holders_are_left_are_left_out_in_turns() -> None:
+    """On a ring of 40 with 7 holders, of whom 5 are needed: three next to each other go, then those that lack three."""
+    one = SmallSum(40, numbers=3, neighbours=6)
+    order = ring(one)
+    one.exchange.shared[:] = True
+    one.exchange.shared[order[:2]] = False
+    assert one.exchange.leave_out_lonely() and one.exchange.shared.sum() == 38
+    one.exchange.shared[order[2]] = False  # the two on either side have four left, and then others
+    assert not one.exchange.leave_out_lonely() and not one.exchange.shared.any()
+
+
+def test_who_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
+    one = SmallSum(30, numbers=3, neighbours=6)
+    order = ring(one)
+    one.share()
+    one.mask(set(order[:3]))
+    assert (~one.exchange.can_reveal()).sum() > 3
+    one.reveal()
+    with pytest.raises(LostSumError, match="4 shares of a secret are there, and 5 are needed"):
+        one.unmasked()
+
+
 def test_what_leaves_a_client_is_noise() -> None:
     """Of a vector of zeros: as many ones as zeros among the bits, and another vector each time."""
     seen = []
