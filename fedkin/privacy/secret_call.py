@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedkin.privacy.secret_settings import SecretSums
 from fedkin.secret.client import NOBODY
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
-from fedkin.tasks.secret_exchange import SecretKeys, SecretReveal, SecretShares, context
+from fedkin.tasks.secret_exchange import SecretForget, SecretKeys, SecretReveal, SecretShares, context
 from fedkin.tasks.secret_training import masked_form
 
 
@@ -33,6 +33,10 @@ class _Group:
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
+    revealed: Bool[np.ndarray, "m"] = field(init=False)  # who has answered all requests, and has no secrets left
+
+    def __post_init__(self) -> None:
+        self.revealed = np.zeros(len(self.rows), bool)
 
 
 class GroupSum(NamedTuple):
@@ -108,6 +112,7 @@ class SecretCall:
         self._world, self._settings, self._task, self._stream = world, settings, task, stream
         self._clients, self._grid, self._noise = clients, grid, noise
         self._id = f"{secrets.token_hex(16)} round {stream.round}"  # no sum before or after has it
+        self._begun = np.zeros(0, np.int64)  # rows that were asked for keys
         self.lost: dict[int, str] = {}  # why a group has no sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
@@ -119,7 +124,11 @@ class SecretCall:
         groups = self._announce(rows)
         groups = self._share(groups)
         self._train(groups)
-        return self._unmask(groups)
+        sums = self._unmask(groups)
+        finished = [group.rows[group.revealed] for group in groups]
+        silent = np.setdiff1d(self._begun, np.concatenate([np.zeros(0, np.int64), *finished]))
+        self._world.run(SecretForget(), self._clients[silent])
+        return sums
 
     def _announce(self, rows: dict[int, Int[np.ndarray, "m"]]) -> list[_Group]:
         """The first exchange: keys."""
@@ -127,6 +136,7 @@ class SecretCall:
         every = np.concatenate([np.zeros(0, np.int64), *rows.values()])
         number = np.repeat(np.array([*rows], np.int64), [len(own) for own in rows.values()])
         asked = self._present(every, "keys")
+        self._begun = every[asked]
         reply = self._world.run(SecretKeys(self._id, number[asked], self._settings.signed), self._clients[every[asked]])
         groups = []
         for one in rows:
@@ -182,14 +192,13 @@ class SecretCall:
         groups = [group for group in groups if group.number not in self.lost]
         able = [group.exchange.can_reveal() for group in groups]
         revealed = {group.number: np.zeros((*group.exchange.places.shape, 16), np.uint8) for group in groups}
-        replied = {group.number: np.zeros(len(group.rows), bool) for group in groups}
         for group, at, arrays in self._asked(groups, able, "reveal", lambda fields, rows: SecretReveal(**fields)):
             revealed[group.number][at] = arrays["shares"][:, : group.exchange.places.shape[1]]
-            replied[group.number][at] = True
+            group.revealed[at] = True
         sums = {}
         for group in groups:
             try:
-                total = group.exchange.unmasked(revealed[group.number], replied[group.number])
+                total = group.exchange.unmasked(revealed[group.number], group.revealed)
                 sums[group.number] = GroupSum(total, group.rows[group.exchange.answered])
             except LostSumError as error:
                 self.lost[group.number] = str(error)

@@ -8,6 +8,7 @@ from typing import Literal
 from fedkin.core.errors import ConfigError
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.secret.client import LEAST
+from fedkin.secret.neighbours import ring_size
 from fedkin.security.secret_keys import check_installed
 
 
@@ -16,7 +17,8 @@ class SecretSums:
     """The server learns the sum of each cluster's updates, and no update: clients add masks that cancel in the sum.
 
     Attributes:
-        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3.
+        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3. Each
+            client checks that so many of its neighbours and itself are there, where it has so many.
         neighbours: with how many others each client masks: all where there are no more.
         limit: the largest size of a number of an update; a client clips larger ones, and the number of such clients is
             reported.
@@ -53,3 +55,8 @@ class SecretSums:
             )
         if not self.dropout < 1:
             raise ConfigError(f"secret.dropout = {self.dropout:g}: expected a share below 1")
+
+    @property
+    def least_is_checked(self) -> bool:
+        """Whether each client has so many neighbours that it can check ``least``."""
+        return ring_size(self.neighbours) >= self.least

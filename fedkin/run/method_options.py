@@ -27,7 +27,6 @@ from fedkin.robust.attacked_world import Attacked
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
 from fedkin.robust.update_memory import REMEMBERED
-from fedkin.secret.neighbours import ring_size
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
 from fedkin.staleness.settings import LateReplies
@@ -106,7 +105,7 @@ class MethodOptions:
         assert self.secret is not None
         if self.privacy is not None and self.privacy.adaptive:
             return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
-        if self.privacy is not None and ring_size(self.secret.neighbours) < self.secret.least:
+        if self.privacy is not None and not self.secret.least_is_checked:
             return (
                 f"with privacy each client checks that {self.secret.least} add noise, and sees its neighbours only: "
                 f"set secret.neighbours={self.secret.least} or more"
@@ -159,11 +158,15 @@ _EXPECTED = {
 
 
 def checked_options(*options: Any) -> MethodOptions:
-    """Options of all methods, in their order, or None for those that are left out. Raises ConfigError for others."""
+    """Options of simulated methods, in their order, or None for those that are left out. Raises ConfigError for others,
+    and for keys that simulated clients cannot sign."""
     for option, (name, (kind, expected)) in zip(options, _EXPECTED.items(), strict=True):
         if isinstance(option, type) or not isinstance(option, kind | None):
             raise ConfigError(f"{name} must be {expected}, got {option!r}")
-    return MethodOptions(*options)
+    made = MethodOptions(*options)
+    if made.secret is not None and made.secret.signed:
+        raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
+    return made
 
 
 def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:

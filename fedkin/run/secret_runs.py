@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.privacy.journal import SECRET_SUMS, Journal
@@ -22,12 +21,6 @@ def secret_method(method: Method, settings: SecretSums, out: Path | None) -> Sec
         out: the run's folder, where it has one.
     """
     return Secret(method, settings, Journal(out / SECRET_SUMS if out else None))
-
-
-def check_simulated(settings: SecretSums | None) -> None:
-    """Refuse (ConfigError) what simulated clients cannot do."""
-    if settings is not None and settings.signed:
-        raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
 
 
 def secret_record(method: Method) -> Record:

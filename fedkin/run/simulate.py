@@ -34,10 +34,9 @@ from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
-from fedkin.run.method_options import MethodOptions, checked_options
+from fedkin.run.method_options import checked_options
 from fedkin.run.poisoned_data import poisoned_data
 from fedkin.run.results import Run
-from fedkin.run.secret_runs import check_simulated
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
@@ -155,7 +154,6 @@ def simulate(
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
     options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
-    check_simulated(options.secret)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings |= {"sum_by_actor": True} if sum_by_actor else {}
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
@@ -213,8 +211,7 @@ def from_config(
         federated = registry.make(registry.datasets(), config.data) if data is None else data
     with error_context("model"):
         model = trainable(registry.make(registry.models(), config.model, federated))
-    options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
-    check_simulated(options.secret)
+    options = checked_options(*(make_option(name, getattr(config, name)) for name in OPTIONS))
     shift = registry.make(registry.shifts(), config.shift) if config.shift else None
     poisoned, shifts = poisoned_data(federated, shift, options.attack)
     worlds = SimulatedWorlds(

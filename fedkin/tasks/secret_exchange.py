@@ -141,3 +141,17 @@ class SecretReveal(Holders, Task):
 
     def sizes(self) -> dict[str, int]:
         return {"G": self.holders.shape[1]}
+
+
+@dataclass(frozen=True)
+class SecretForget(Task):
+    """Clients that have not revealed forget the secrets of their last sum: it was lost, or made without them."""
+
+    memory = SESSION_MEMORY
+    delivery = "next"
+    can_be_lost = False
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        if "secret_session" in client.memory:
+            client.memory["secret_session"] = Session.of(None).array()
+        return {}

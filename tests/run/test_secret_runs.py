@@ -26,6 +26,7 @@ from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
 from fedkin.reporting.progress import secret_in_words
 from fedkin.run.secret_runs import secret_record
 from fedkin.run.simulate import execute
+from fedkin.secret.client import Session
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
 from fedkin.tasks.train import Train, train
@@ -121,6 +122,19 @@ def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(lost: 
     np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
     np.testing.assert_array_equal(np.flatnonzero(got.arrived), answered)
     assert journal.entries[-1]["answered"] == len(answered) and not journal.entries[-1]["lost"]
+
+
+@pytest.mark.parametrize("least", [3, N])
+@pytest.mark.parametrize("exchange", [*LOSSES, ""])
+def test_no_secret_outlives_its_sum(exchange: str, least: int) -> None:
+    """Whoever drops out, and whether the sum is made or lost."""
+    world, settings = simulated(), fk.SecretSums(least=least)
+    own = SecretWorld(Losing({exchange: (2, 5)}).of(world), settings, Journal(), ROUND)
+    train(own, models_of(world, 1), EVERYONE, np.zeros(N, np.int64), reduce=True, stream=Stream(0, 1, "train"))
+    begun = np.flatnonzero(world._memory.has("secret_session", EVERYONE))
+    assert len(begun) == N - 2 * (exchange == "secret_keys")
+    sessions = [Session.of(world._memory.kept("secret_session", client)) for client in begun.tolist()]
+    assert all(one.seed == one.mask_seed == bytes(16) and one.private == bytes(32) for one in sessions)
 
 
 def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() -> None:

@@ -18,9 +18,11 @@ from fedkin.config.plan import Plan
 from fedkin.privacy.secret_sums import Secret
 from fedkin.run.loop import RunState, run
 from fedkin.run.secret_runs import secret_record
+from fedkin.secret.client import Session
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.certificates import Authority
 from fedkin.server.message import RpcMessage
+from fedkin.tasks import all_tasks
 from fedkin.tasks.secret_exchange import SecretKeys, SecretShares
 from tests.security.signers import certified
 from tests.server.memory_transport import MemoryTransport, Station
@@ -144,6 +146,28 @@ def test_nodes_refuse_what_would_give_them_away_and_the_round_goes_on(
         _, said = deployed(transport, rounds=1)
     assert said["sums"] == 0 and said["lost"] == 1
     assert re.search(words, caplog.text) and "which keeps its model" in caplog.text
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_nodes_forget_the_secrets_of_a_lost_sum_with_their_next_message(lies: bool) -> None:
+    """Which is the request for their scores."""
+    transport, nodes = MemoryTransport(), []
+    for client in range(CLIENTS):
+        nodes.append(node_of(f"site-{client}", [client], clustered_data(), model_of()))
+        transport.join(100 - client, nodes[-1])
+    if lies:
+        changed(transport, "secret_reveal", _both_shares)
+    _, said = deployed(transport, rounds=1)
+    assert said["lost"] == lies
+    asked = [one.header["operation"] for one in transport.stations[100].requests]
+    assert asked[-2:] == ["secret_reveal", "evaluate"]
+    assert [one.name for one in all_tasks() if one.name in transport.stations[100].requests[-1].arrays] == (
+        ["secret_forget"] if lies else []
+    )
+    for node in nodes:
+        disk: Any = node.disk
+        session = Session.of(disk.load_memory("trial-run")["clients/secret_session"][0])
+        assert session.seed == session.mask_seed == bytes(16) and session.private == bytes(32)
 
 
 def test_a_request_that_comes_again_with_another_vector_is_refused() -> None:
