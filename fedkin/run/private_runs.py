@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -102,12 +103,30 @@ def private_method(
         clients: N.
         out: the run's folder, where it has one: it holds what was released already.
         secret: settings of secret sums, to which clients add shares of the noise; None: without.
+
+    Raises:
+        ConfigError: what was released already had other noise.
     """
     mechanism = mechanism_of(settings, method, plan, clients, secret)
     seed = plan.seed if settings.testing_only_seeded_noise else None
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
-    return Private(method, mechanism, Journal(out / JOURNAL if out else None), seed, secret)
+    journal = Journal(out / JOURNAL if out else None)
+    _check_noise(mechanism, journal, plan)
+    return Private(method, mechanism, journal, seed, secret)
+
+
+def _check_noise(mechanism: Mechanism, journal: Journal, plan: Plan) -> None:
+    """Refuse (ConfigError) other noise than that of what was released already, all of which is charged alike."""
+    for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
+        for entry in journal.entries:
+            if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
+                raise ConfigError(
+                    f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and {plan.rounds} "
+                    f"rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found for "
+                    "an epsilon is that of the rounds planned first. Resume with as many rounds; to extend a run, give "
+                    "noise_multiplier from its start on"
+                )
 
 
 def audit_of_config(config: RunConfig) -> Audit:

@@ -185,6 +185,24 @@ def test_an_epsilon_alone_is_met_by_noise() -> None:
     assert said["rounds"]["released"] == 2
 
 
+def test_a_run_whose_noise_was_found_for_its_epsilon_is_not_extended(tmp_path: Path) -> None:
+    """One round at epsilon 3 and three more of the noise of four would cost 4.25, and a statement would say 3."""
+    asked = replace(TESTING, noise_multiplier=None, epsilon=3.0)
+    everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "out": tmp_path / "run"}
+    first = simulate(asked, rounds=1, **everybody).summary()["privacy"]
+    with pytest.raises(ConfigError, match="to extend a run, give noise_multiplier from its start on"):
+        simulate(asked, rounds=4, resume=True, **everybody)
+    again = simulate(asked, rounds=1, resume=True, **everybody).summary()["privacy"]
+    assert again == first and again["epsilon"] <= 3.0
+
+
+@pytest.mark.parametrize("settings", [TESTING, replace(TESTING, adaptive=True, epsilon=50.0)])
+def test_a_run_whose_noise_was_given_is_extended_and_charged_in_full(settings: ClientDP, tmp_path: Path) -> None:
+    simulate(settings, rounds=2, out=tmp_path / "run")
+    said = simulate(settings, rounds=4, out=tmp_path / "run", resume=True).summary()["privacy"]
+    assert said["epsilon"] == pytest.approx(settings.mechanism(N, 4, 4, "poisson").epsilon(4))
+
+
 def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path) -> None:
     adaptive = replace(TESTING, adaptive=True, clip=0.05)
     run = simulate(adaptive, method=IFCA, out=tmp_path / "run", server_optimizer=fk.FedAvgM())
