@@ -99,6 +99,16 @@ def _write(file: Any, data: bytes) -> None:
         data = data[file.write(data) or 0 :]
 
 
+def drop_torn_line(path: Path) -> None:
+    """Cut off the torn last line of a killed process, from which the next would go on. Raises StorageError."""
+    if not path.exists():
+        return
+    with storage_errors(path):
+        text = path.read_bytes()
+    if text and not text.endswith(b"\n"):
+        write_atomic(path, text[: text.rfind(b"\n") + 1])
+
+
 def complete_lines(path: Path) -> list[str]:
     """The lines of a file that were written to their end; the torn last line of a killed process is left out."""
     if not path.exists():

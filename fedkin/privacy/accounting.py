@@ -21,6 +21,7 @@ from typing import Any
 from fedkin.core.errors import ConfigError, MissingExtra
 
 _TOLERANCE = 1e-3  # relative, of one accountant against the other
+_MOST_NOISE = 2.0**16  # multiplier; where this is not enough, none is
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,20 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
         rounds: from a noise multiplier to the rounds.
 
     Raises:
+        ConfigError: no noise is enough.
         MissingExtra: dp-accounting is not installed.
     """
-    high, low = 1.0, 0.0  # first by the quick bound, which is never too low
-    while renyi_epsilon(rounds(high), delta) > target:
+    price = renyi_epsilon  # first by the quick bound, which is never too low
+    if price(rounds(_MOST_NOISE), delta) > target:
+        price = epsilon  # a cold start alone may be between the two
+    if price(rounds(_MOST_NOISE), delta) > target:
+        raise ConfigError(f"privacy.epsilon = {target:g} cannot be met, however large the noise of the rounds is")
+    high, low = 1.0, 0.0
+    while price(rounds(high), delta) > target:
         high, low = 2 * high, high
     while high - low > high / 1000:
         middle = (low + high) / 2
-        low, high = (low, middle) if renyi_epsilon(rounds(middle), delta) <= target else (middle, high)
+        low, high = (low, middle) if price(rounds(middle), delta) <= target else (middle, high)
     low = high / 2
     while high - low > high / 1000:
         middle = max((low + high) / 2, high * 0.9)

@@ -75,7 +75,7 @@ class ClientDP:
             seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
 
         Raises:
-            ConfigError: cohorts of a fixed size; a budget below the price of one round.
+            ConfigError: cohorts of a fixed size; a budget below the price of the cold start or of one round.
             MissingExtra: dp-accounting is not installed.
         """
         if selection != "poisson" and cohort < clients:
@@ -85,6 +85,8 @@ class ClientDP:
         def at(noise: float, limit: int | None = None) -> Mechanism:
             return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts)
 
+        if self.start_noise is not None and start_sums:
+            self._refuse_dear_start(at(0.0).epsilon(0), start_sums)
         noise, most = self.noise_multiplier, rounds
         if noise is None:
             noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
@@ -97,6 +99,13 @@ class ClientDP:
                 f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
             )
         return at(float(noise), None if self.epsilon is None else most)
+
+    def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
+        if self.epsilon is not None and cost >= self.epsilon:
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for {start_sums} noisy "
+                f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
+            )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
         known = ""

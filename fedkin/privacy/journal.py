@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.storage import append_line, complete_lines, force_to_disk
+from fedkin.core.storage import append_line, complete_lines, drop_torn_line, force_to_disk
 
 JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
 RELEASE = "release"  # the folder, in that of the run, of what may be released
@@ -15,7 +15,8 @@ RELEASE = "release"  # the folder, in that of the run, of what may be released
 
 @dataclass
 class Journal:
-    """The releases of a run, in a file where the run has a folder.
+    """The releases of a run, in a file where the run has a folder. A last line that a killed process did not finish is
+    cut off: its sums were not released.
 
     A round that is done again, because a process was killed before its checkpoint, is two releases: other noise was
     drawn for the first.
@@ -26,6 +27,7 @@ class Journal:
 
     def __post_init__(self) -> None:
         if self.path is not None:
+            drop_torn_line(self.path)
             self.entries = [json.loads(line) for line in complete_lines(self.path)]
 
     def add(self, **entry: Any) -> None:

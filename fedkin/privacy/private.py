@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import MethodError, TaskError
+from fedkin.core.errors import ConfigError, MethodError, TaskError
 from fedkin.core.method import Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements, requirements_of
@@ -99,7 +99,20 @@ class Private:
         return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"
 
     def init(self, world: World, stream: Stream) -> State:
+        """A cold start of noisy sums. Raises ConfigError where former ones leave no budget for it."""
+        if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
+            self._refuse_start(self.mechanism.settings.epsilon)
         return self.method.init(self._world(world, stream.round), stream)
+
+    def _refuse_start(self, budget: float) -> None:
+        released = self.journal.start_sums
+        cost = self.mechanism.epsilon(self.journal.rounds, start_sums=released + self.mechanism.start_sums)
+        if cost > budget:
+            raise ConfigError(
+                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} "
+                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all clients were released by "
+                "processes that ended before their first checkpoint, and stay charged"
+            )
 
     def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
         """A round of noisy sums. Raises TaskError where the method does not train once, all of the cohort together."""

@@ -80,7 +80,8 @@ class PrivateWorld(WorldProxy):
         super().__init__(world)
         self._cohort, self._secret = cohort, secret
         self._mechanism, self._journal = mechanism, journal
-        self._randomness, self._round, self.released = randomness, round, 0
+        self._randomness, self._round = randomness, round
+        self.released = self.started = 0  # noisy sums: of the round, of the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Noisy sums; choices, and what has no reply, as they are. Raises TaskError for all other work."""
@@ -116,6 +117,11 @@ class PrivateWorld(WorldProxy):
                 raise TaskError(
                     f"privacy: the task {task.name} is charged as a cold start, and was asked in round {self._round}"
                 )
+            if self.started >= self._mechanism.start_sums:
+                raise TaskError(
+                    f"privacy: the task {task.name} is one more noisy sum than the {self._mechanism.start_sums} of a "
+                    "cold start that the method declares (Requirements.start_sums)"
+                )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(f"privacy: the task {task.name} asks clients that were not drawn in round {self._round}")
         elif self._cohort is None and self._mechanism.settings.uncharged == "refuse":
@@ -125,6 +131,7 @@ class PrivateWorld(WorldProxy):
         """The reply of sums with noise, of a task that wants means."""
         start = is_start(task)
         self.released += not start
+        self.started += start
         if self._secret is not None:
             return self._in_secret(self._secret, task, clients, stream)
         replies = self._single_replies(task, clients, stream)

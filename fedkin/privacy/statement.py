@@ -31,6 +31,7 @@ def statement(private: Private, planned: int) -> dict[str, Any]:
         "not_charged": [
             "which settings were tried on the same clients (K, learning rate, clip), by compare, advise or eps too",
             "other runs on the same clients",
+            "a number of rounds that scores decided: a run that was ended, or extended, after a look at them",
         ],
         "may_be_released": [f"{RELEASE}/: the models after the last round, and this statement", "the models before"],
         "must_not_be_released": [

@@ -16,6 +16,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.methods.decentralized import PeerState
+from fedkin.privacy.private import Private
 from fedkin.run.checkpoint import BestRound, Checkpoint
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.cohort_selection import select_cohort
@@ -193,7 +194,7 @@ class _Recorder:
     method: Method
 
     def __post_init__(self) -> None:
-        self.split = _scored_split(self.instrumented.world)
+        self.split, self.private = _scored_split(self.instrumented.world), isinstance(self.method, Private)
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -227,7 +228,7 @@ class _Recorder:
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
-        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply)):
+        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply, self.private)):
             run_state.stopped = stopped
             if self.folder:
                 self._keep(run_state, self.folder)

@@ -123,9 +123,9 @@ def _check_noise(mechanism: Mechanism, journal: Journal, plan: Plan) -> None:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
                     f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and {plan.rounds} "
-                    f"rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found for "
-                    "an epsilon is that of the rounds planned first. Resume with as many rounds; to extend a run, give "
-                    "noise_multiplier from its start on"
+                    f"rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
+                    "for an epsilon is that of the rounds planned first. Resume with as many rounds; to extend a run, "
+                    "give noise_multiplier from its start on"
                 )
 
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedkin.config.plan import Plan
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method, Sampling
 from fedkin.core.records import Record
+from fedkin.privacy.private import Private
 
 UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
 _NO_REPLY = "no client's reply was usable"
@@ -98,16 +100,25 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
     return {"round": round, "of": plan.rounds, "reason": reason}
 
 
-def stop_by_reply(plan: Plan, round: int, reply: Any) -> Record | None:
+def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
     """That a run stops because ``on_round`` returned ``STOP`` before the last round; None of any other reply.
 
     Args:
         plan: of the run.
         round: the present one.
         reply: what ``on_round`` returned.
+        private: whether the run has client-level differential privacy, which no stop by scores of clients may undo.
+
+    Raises:
+        ConfigError: a private run is to stop.
     """
     if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
         return None
+    if private:
+        raise ConfigError(
+            "privacy: on_round returned STOP, by scores of clients, which no noise covers, and the last round would "
+            "show them: set run.rounds"
+        )
     return stop_record(plan, round, "on_round returned STOP")
 
 
@@ -125,15 +136,16 @@ def stop_by_method(plan: Plan, round: int, method: Method) -> Record | None:
 
 
 def stop_after_round(plan: Plan, records: Sequence[Record], method: Method) -> Record | None:
-    """Why a run stops after the last of its records, whatever the reason; None where it goes on.
+    """Why a run stops after the last of its records, whatever the reason; None where it goes on. One with client-level
+    differential privacy has a last round that does not depend on replies.
 
     Args:
         plan: of the run.
         records: up to the present round.
         method: of the run.
     """
-    found = stop_by_score(plan, records) or stop_without_replies(plan, records)
-    return found or stop_by_method(plan, records[-1]["round"], method)
+    by_replies = None if isinstance(method, Private) else stop_without_replies(plan, records)
+    return stop_by_score(plan, records) or by_replies or stop_by_method(plan, records[-1]["round"], method)
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:

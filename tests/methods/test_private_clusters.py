@@ -16,6 +16,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, TaskError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.methods.private_clusters import PrivateClusters, PrivateClustersState
 from fedkin.models import mclr
@@ -97,15 +98,65 @@ def test_the_budget_includes_the_cold_start() -> None:
         ClientDP(noise_multiplier=1.0, epsilon=1.0, delta=1e-3).mechanism(1000, 50, 100, "poisson", 3)
 
 
-def test_a_cold_start_that_was_done_again_is_charged_again() -> None:
-    method = private(settings=replace(PRIVACY, epsilon=3.0))
+@pytest.mark.parametrize("start_noise", [2.0, 0.0])
+@pytest.mark.parametrize("noise", [None, 5.0])
+def test_a_cold_start_above_the_budget_is_refused(noise: float | None, start_noise: float) -> None:
+    """Whatever the noise of the rounds is: there is none to be found."""
+    asked = ClientDP(noise, epsilon=1.0, delta=1e-3, start_noise=start_noise)
+    with pytest.raises(ConfigError, match=r"the cold start alone costs .* raise privacy.start_noise"):
+        asked.mechanism(1000, 50, 100, "poisson", 3)
+    assert asked.mechanism(1000, 50, 1, "poisson", 0).start_sums == 0
+
+
+def test_a_cold_start_that_was_done_again_is_charged_again_and_never_above_the_budget() -> None:
+    method, budget = private(settings=replace(PRIVACY, epsilon=3.0)), 3.0
     assert method.exhausted() == ""
     for _ in range(2):
         method.init(world(), Stream(0, 0, "init"))
     assert method.journal.start_sums == 6
-    for _ in range(20):
+    with pytest.raises(ConfigError, match=r"another cold start would exceed privacy.epsilon = 3 .*15 noisy sums"):
+        for _ in range(20):
+            method.init(world(), Stream(0, 0, "init"))
+    spent, next_start = (epsilon(NoisyRounds(0.1, 1.0, 0, start_noise=5.0, start_sums=n), 1e-4) for n in (15, 18))
+    assert spent <= budget < next_start
+    assert method.journal.start_sums == 15
+
+
+def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed after the sums of its start, and before its first checkpoint, has released them."""
+    two, three = (epsilon(NoisyRounds(0.5, 5.0, 0, start_noise=5.0, start_sums=n), 1e-3) for n in (6, 9))
+    settings = ClientDP(noise_multiplier=5.0, epsilon=(two + three) / 2, delta=1e-3, start_noise=5.0)
+    data, out = federation(), tmp_path / "run"
+    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "privacy": settings, "out": out}
+
+    def killed(*_: Any) -> State:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateClusters, "place", killed)
+    for resume in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=resume, **plan)
+    with pytest.raises(ConfigError, match="another cold start would exceed"):
+        fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=True, **plan)
+    assert Journal(out / "privacy.jsonl").start_sums == 6
+
+
+@dataclass(frozen=True)
+class StartsUndeclared(PrivateClusters):
+    """Asks for sums of a cold start that it does not declare."""
+
+    def requirements(self) -> Requirements:
+        return replace(super().requirements(), start_sums=2)
+
+
+def test_sums_of_a_cold_start_that_are_not_declared_are_refused() -> None:
+    """The budget and the statement are made of those that are declared."""
+    method = private(StartsUndeclared(clusters=3, sketch=8), sums=2)
+    with pytest.raises(TaskError, match=r"sketch_sums is one more noisy sum than the 2 .*Requirements.start_sums"):
         method.init(world(), Stream(0, 0, "init"))
-    assert "would exceed privacy.epsilon = 3" in method.exhausted()
+    assert method.journal.start_sums == 2
 
 
 @dataclass(frozen=True)

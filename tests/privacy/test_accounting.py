@@ -70,6 +70,21 @@ def test_noise_for_an_epsilon() -> None:
     assert z < 0.9511457828267129  # RDP's, an upper bound
 
 
+def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
+    """Between the start's price and its upper bound by RDP there is noise; below its price there is none."""
+
+    def rounds(z: float) -> NoisyRounds:
+        return NoisyRounds(1.0, z, 1, start_noise=2.0, start_sums=3)
+
+    start = NoisyRounds(1.0, 1.0, 0, start_noise=2.0, start_sums=3)
+    price, bound = epsilon(start, 1e-3), renyi_epsilon(start, 1e-3)
+    target = (price + bound) / 2
+    assert price < target < bound
+    assert target * 0.99 < epsilon(rounds(calibrate(target, 1e-3, rounds)), 1e-3) <= target
+    with pytest.raises(ConfigError, match="cannot be met, however large the noise"):
+        calibrate(price * 0.99, 1e-3, rounds)
+
+
 def test_rounds_that_a_budget_allows() -> None:
     def rounds(count: int) -> NoisyRounds:
         return NoisyRounds(0.05, 1.0, count)

@@ -28,6 +28,7 @@ from fedkin.privacy.randomness import SeededRandomness
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.simulate import execute
+from fedkin.run.stopping import stop_after_round
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import EVERYONE, SIZES, federation
@@ -167,6 +168,18 @@ def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
     assert resumed.summary()["privacy"]["epsilon"] > whole.summary()["privacy"]["epsilon"]
 
 
+def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> None:
+    """A process was killed in the middle of a line: what is released after it stays charged in all later resumes."""
+    journal = tmp_path / "run" / "privacy.jsonl"
+    simulate(rounds=2, out=tmp_path / "run")
+    with journal.open("a") as file:
+        file.write('{"round": 3, "clip": 1.0, "next')
+    for rounds in (4, 6):
+        said = simulate(rounds=rounds, out=tmp_path / "run", resume=True).summary()["privacy"]
+        assert said["rounds"]["released"] == rounds
+    assert [json.loads(line)["round"] for line in journal.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_budget_stops_the_run_and_a_resumed_one_does_not_go_on(tmp_path: Path) -> None:
     mechanism = TESTING.mechanism(N, 4, 4, "poisson")
     budget = replace(TESTING, epsilon=(mechanism.epsilon(2) + mechanism.epsilon(3)) / 2)
@@ -292,6 +305,20 @@ def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> No
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, MethodError), match=message):
         ClientDP(**settings)
+
+
+def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
+    """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last round is planned."""
+    with pytest.raises(ConfigError, match=r"on_round returned STOP.*set run.rounds"):
+        simulate(on_round=lambda record: fk.STOP, out=tmp_path / "run")
+    assert not (tmp_path / "run" / "release").exists()
+    unusable = {"train_loss": None, "nonfinite": 4, "accuracy": None, "partial": None}
+    records = [{"round": round, **unusable} for round in range(5)]
+    private = Private(fk.FedAvg(), TESTING.mechanism(N, 4, 9, "poisson"), Journal(), seed=0)
+    assert stop_after_round(Plan(rounds=9, cohort=4), records, fk.FedAvg()) is not None
+    assert stop_after_round(Plan(rounds=9, cohort=4), records, private) is None
+    said = simulate(rounds=1).summary()["privacy"]
+    assert any("extended, after a look" in each for each in said["not_charged"])
 
 
 def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> None:
