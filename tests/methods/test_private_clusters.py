@@ -18,6 +18,7 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
+from fedkin.core.world_proxy import WorldProxy
 from fedkin.methods.private_clusters import PrivateClusters, PrivateClustersState
 from fedkin.models import mclr
 from fedkin.privacy.accounting import NoisyRounds, epsilon
@@ -25,9 +26,10 @@ from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import Journal
 from fedkin.privacy.private import Private
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.sketches import SketchMoments
+from fedkin.tasks.sketches import SketchMoments, SketchSums
 from tests.simulation.small_federation import federation
 
+NAMES = ("moments", "sketch")  # of the first sum, and of the others
 CLIENTS, TRUE = 300, np.arange(300) % 3
 PRIVACY = ClientDP(noise_multiplier=1.0, delta=1e-4, start_noise=5.0, testing_only_seeded_noise=True)
 METHOD = PrivateClusters(clusters=3, sketch=32)
@@ -73,6 +75,50 @@ def test_one_client_moves_each_released_sum_by_no_more_than_1() -> None:
         task = SketchMoments(np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1)
         sums.append(own.run(task, np.arange(CLIENTS), Stream(0, 0, "x")).moments)
     assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(1.0, rel=1e-9)
+
+
+class Loud(WorldProxy):
+    """One client sends a vector of length 10 where 1 is the longest, and another one that is not a number."""
+
+    def run(self, task: Any, clients: np.ndarray, stream: Stream | None = None) -> Any:
+        reply = self._world.run(task, clients, stream)
+        for name in {"moments", "sketch"} & reply.arrays.keys():
+            rows = reply.arrays[name].copy()
+            rows[clients == 3] *= 10 / np.linalg.norm(rows[clients == 3])
+            rows[clients == 4] = np.nan
+            reply = replace(reply, arrays={**reply.arrays, name: rows})
+        return reply
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) -> None:
+    """The honest reply of client 3 has length 1 already: with it in place of the loud one, sums are the same."""
+    quiet, asked = replace(PRIVACY, start_noise=0.0), (np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1)
+    directions = np.eye(32)[:3]
+    task = SketchSums(*asked, directions=directions) if sums else SketchMoments(*asked)
+    released = []
+    for around in (Loud(world(frozenset())), world(frozenset([4]))):
+        own = private(settings=quiet)._world(around, 0)
+        reply = own.run(task, np.arange(CLIENTS), Stream(0, 0, "x"))
+        released.append(reply.sketch if sums else reply.moments)
+        assert np.linalg.norm(own.run(task, np.array([3, 4]), Stream(0, 0, "x")).arrays[NAMES[sums]]) < 1 + 1e-6
+    assert np.isfinite(released[0]).all()
+    np.testing.assert_allclose(*released, atol=1e-5)
+
+
+def test_each_sum_of_a_start_has_noise_of_its_own() -> None:
+    """The same question twice, and the rows of one reply, differ by noise; that of the system by runs, too."""
+    own = private(settings=replace(PRIVACY, start_noise=1e6))._world(world(), 0)
+    task = SketchSums(np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1, directions=np.eye(32)[:2])
+    first, second = (own.run(task, np.arange(CLIENTS), Stream(0, 0, "x")).sketch / 1e6 for _ in range(2))
+    rows = np.concatenate([first, second])
+    correlation = np.corrcoef(rows)[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < 0.7 and rows.std() == pytest.approx(1, rel=0.3)
+    system = [
+        replace(private(), seed=None).init(world(), Stream(0, 0, "init")).directions  # type: ignore[attr-defined]
+        for _ in range(2)
+    ]
+    assert not np.array_equal(*system)
 
 
 def test_a_cold_start_composes_with_the_rounds() -> None:
@@ -199,11 +245,12 @@ def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(method: 
 
 def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
     """Models and statement; whatever the clients' test samples are, they are the same bits."""
-    data, parts = federation(), []
+    data, parts, scores = federation(), [], []
     plan: dict[str, Any] = {"rounds": 3, "cohort": 4, "selection": "poisson", "local": fk.SGD(lr=0.1)}
     for name in ("one", "other"):
         folder = tmp_path / name
         run = fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), privacy=PRIVACY, out=folder, **plan)
+        scores.append(run.summary()["final_accuracy"])
         parts.append({path.name: path.read_bytes() for path in (folder / "release").iterdir()})
         np.testing.assert_array_equal(load_file(folder / "release" / "models.safetensors")["models"], run.models)
         data = replace(
@@ -215,7 +262,7 @@ def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
             ),
         )
     assert parts[0].keys() == {"models.safetensors", "privacy.json"}
-    assert parts[0] == parts[1]
+    assert parts[0] == parts[1] and scores[0] != scores[1]
     said = json.loads(parts[0]["privacy.json"])
     assert said["start_noise_multiplier"] == 5.0
     assert said["charged"]["cold start (sketch_moments)"] == "noisy sums of all clients: 1"
