@@ -103,6 +103,26 @@ def test_means_and_sums_over_portions() -> None:
     assert reply.update.dtype == np.float32
 
 
+def test_parts_of_two_builders_are_one_reply() -> None:
+    """By hand, as above: rows 2 and 1 of one builder, row 0 of another; row 1 is not finite and counts nowhere."""
+    whole, one, other = (ReplyBuilder(averaged(rows), rows, SIZES) for rows in (3, 2, 1))
+    own = {"examples": np.array([1, 5]), "model_index": np.array([0, 1])}
+    update = np.array([[2] * 3, [np.nan] * 3], np.float32)
+    one.add(np.arange(2), {"update": update, "total": np.full((2, 2), 2.0), **own})
+    more = {"examples": np.array([3]), "model_index": np.array([0])}
+    other.add(np.arange(1), {"update": np.full((1, 3), 6, np.float32), "total": np.full((1, 2), 6.0), **more})
+    whole.merge(np.array([2, 1]), one.partial())
+    whole.merge(np.array([0]), other.partial())
+    reply = whole.reply()
+    np.testing.assert_array_equal(reply.update, [[5, 5, 5], [0, 0, 0]])
+    np.testing.assert_array_equal(reply.weight, [4, 0])
+    np.testing.assert_array_equal(reply.total, [8, 8])
+    np.testing.assert_array_equal(reply.examples, [3, 0, 1])
+    np.testing.assert_array_equal(reply.arrived, [True, False, True])
+    np.testing.assert_array_equal(reply.nonfinite, [False, True, False])
+    assert reply.faults == {"update": [1]}
+
+
 def test_means_from_rows_are_those_of_the_portions() -> None:
     """Bit for bit, whatever the order of the rows: they are added in the order of client ids."""
     rng, clients, index = np.random.default_rng(0), np.array([9, 3, 7, 5]), np.array([0, 1, 0, 0])

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from fedkin.core.errors import StorageError
-from fedkin.core.storage import append_line, complete_lines, file_system, force_to_disk, storage_errors, write_atomic
+from fedkin.core.storage import (
+    append_line,
+    complete_lines,
+    drop_torn_line,
+    file_system,
+    force_to_disk,
+    storage_errors,
+    write_atomic,
+)
 from tests.full_disk import no_file_longer_than
 
 
@@ -60,6 +68,17 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     assert complete_lines(tmp_path / "nothing") == []
     path.write_bytes(b"torn")
     assert complete_lines(path) == []
+
+
+def test_a_torn_last_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
+    """A line that is added goes on from a whole one, in files that are torn, empty, whole or not there."""
+    path = tmp_path / "lines"
+    for before, kept in ((b"one\ntwo\nthr", b"one\ntwo\n"), (b"torn", b""), (b"", b""), (b"one\n", b"one\n")):
+        path.write_bytes(before)
+        drop_torn_line(path)
+        assert path.read_bytes() == kept
+    drop_torn_line(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_the_innermost_path_is_named(tmp_path: Path) -> None:
