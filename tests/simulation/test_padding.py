@@ -36,6 +36,7 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     batches = [epoch_batches(sizes[c], 4, 1 + c % 2, Stream(0).client(c)) for c in clients]
     words = np.arange(2 * len(clients), dtype=np.uint32).reshape(-1, 2)
     made = plan(x, y, owned, np.array(clients), np.array(model_index), batches, words)
+    assert made.x is not None and made.y is not None
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
         steps = slice(made.first[row], made.first[row] + made.steps[row])
         np.testing.assert_array_equal(made.valid[steps], batch.valid)
