@@ -244,6 +244,14 @@ def short_path() -> Iterator[Path]:
 
 
 @pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal sends it. Under ``nohup`` it is ignored, by all children too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def run_folder(_finished_run: Path, tmp_path: Path) -> Path:
     """The folder ``a`` with a small finished run of the command line, FedGroup against FedAvg: a copy of one run."""
     return shutil.copytree(_finished_run, tmp_path / "a")

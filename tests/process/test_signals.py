@@ -91,6 +91,7 @@ def python(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-W", "ignore", "-c", code, *arguments]
 
 
+@pytest.mark.usefixtures("hangup")
 def test_a_terminal_that_closes_ends_a_run_after_its_round(tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     command = python(WAITING, "run", *QUICK, "--out", "run")

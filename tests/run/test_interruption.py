@@ -25,6 +25,7 @@ from fedkin.run.run_folder import Folder
 from tests.refusals import refused
 from tests.run.test_every_write import content, go
 
+pytestmark = pytest.mark.usefixtures("hangup")
 DESCRIPTION: dict[str, Any] = {"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}}
 
 
