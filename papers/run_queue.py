@@ -20,14 +20,20 @@ from typing import Any
 from fedkin.core.errors import ConfigError, FedkinError
 from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows
+from papers.trust import runs as attacked
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # a run beside others; the same bits
+TRUST = "trust"  # the store of the table of attacks, which is of no paper
 RUNS_OF_A_PROCESS = 25  # then a new one: compiled programs stay in memory
 
 
 @dataclass(frozen=True)
 class QueuedRun:
-    """A run that the store lacks: what it is worth, and how long it is expected to take."""
+    """A run that the store lacks: what it is worth, and how long it is expected to take.
+
+    Attributes:
+        paper: or ``trust``; the name of the store.
+    """
 
     paper: str
     job: Job
@@ -66,6 +72,15 @@ def queue(folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[i
                 for i, (_, seed) in enumerate(missing)
             ]
     return sorted(runs, key=lambda run: -run.rate)
+
+
+def jobs_of(name: str) -> Sequence[Job]:
+    """The jobs whose runs are in a store.
+
+    Args:
+        name: of the store: a paper's, or ``trust``.
+    """
+    return attacked.jobs() if name == TRUST else PAPERS[name].jobs()
 
 
 def _value(job: Job, earlier: int) -> float:
@@ -135,7 +150,7 @@ def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
 
     Raises ConfigError where the recipe has been edited since.
     """
-    job = next((job for job in PAPERS[paper].jobs() if job.key == key and job.setting(seed) == setting), None)
+    job = next((job for job in jobs_of(paper) if job.key == key and job.setting(seed) == setting), None)
     if job is None:
         raise ConfigError("the recipe has changed since this command began; start it again")
     return job.run(seed)
@@ -147,6 +162,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     if workers > 1:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
     return ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts, max_tasks_per_child=RUNS_OF_A_PROCESS)
 
 

@@ -24,9 +24,9 @@ from fedkin.core.validation import check_not_negative, check_positive
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.robust.preaggregation import BUCKET
-from fedkin.robust.rules import aggregate, parse
+from fedkin.robust.rules import parse
 from fedkin.robust.update_memory import REMEMBERED, UpdateMemory
-from fedkin.robust.weights import weights
+from fedkin.robust.weights import aggregate_and_weights
 
 JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
@@ -67,23 +67,17 @@ class RobustAggregation:
                 f"bucketing fewer than {0.5 / BUCKET:g} may be"
             )
 
-    def average(self, rows: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "p"]:
-        """The update of a cluster from those of its clients; zeros where there are too few.
+    def average_and_weights(
+        self, rows: Float[np.ndarray, "m p"]
+    ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
+        """The update of a cluster from those of its clients, and how much each client's counts in it: 1 as in a mean, 0
+        for one that is left out.
 
         Args:
-            rows: in the order of the clients' numbers.
+            rows: in the order of the clients' numbers, and enough of them.
         """
-        if not self.enough(len(rows)):
-            return np.zeros(rows.shape[1], rows.dtype)
-        return aggregate(rows, self.rule, self.excluded(len(rows))).astype(rows.dtype)
-
-    def weights(self, rows: Float[np.ndarray, "m p"]) -> Float64[np.ndarray, "m"]:
-        """How much each client's update counts in that of its cluster: 1 as in a mean, 0 for one that is left out.
-
-        Args:
-            rows: as of ``average``, and enough of them.
-        """
-        return len(rows) * weights(rows, self.rule, self.excluded(len(rows)))
+        average, weights = aggregate_and_weights(rows, self.rule, self.excluded(len(rows)))
+        return average.astype(rows.dtype), len(rows) * weights
 
     def enough(self, count: int) -> bool:
         """Whether so many replies change a cluster's model."""
@@ -243,7 +237,9 @@ class RobustWorld(WorldProxy):
             known = self.remembered.clients(model, self._round - self._settings.memory)
             known = known[(self._assignment[known] == model) | np.isin(known, clients)]
             clients, updates = known, self.remembered.last_update[known]
-        if self._settings.enough(len(clients)):
-            self.weight[clients] += self._settings.weights(updates)
-            self.judged[clients] += 1
-        return self._settings.average(updates)
+        if not self._settings.enough(len(clients)):
+            return np.zeros(updates.shape[1], updates.dtype)
+        average, weights = self._settings.average_and_weights(updates)
+        self.weight[clients] += weights
+        self.judged[clients] += 1
+        return average

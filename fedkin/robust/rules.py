@@ -185,12 +185,10 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
     """
     before, last = parse(rule)
     mixed = rows.astype(np.float64)
-    _check(rule, len(mixed), f)
+    check_byzantine(rule, len(mixed), f)
     for name in before:
         mixed, f = prepared(mixed, name, f)
-        _check(rule, len(mixed), f)
-    if last == "krum" and len(mixed) < f + 3:
-        raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {len(mixed)}")
+        check_byzantine(rule, len(mixed), f)
     return RULES[last](mixed, f)
 
 
@@ -203,10 +201,20 @@ def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"],
         f: that may be Byzantine before it.
     """
     after = BEFORE[name](rows, f)
-    return after, max(0, f - (len(rows) - len(after))) if name == "majority" else f
+    return after, f - (len(rows) - len(after)) if name == "majority" else f
 
 
-def _check(rule: str, n: int, f: int) -> None:
+def check_byzantine(rule: str, n: int, f: int) -> None:
+    """Raise ConfigError where f of n rows are too many for a rule.
+
+    Args:
+        rule: with what comes before it.
+        n: rows.
+        f: that may be Byzantine.
+    """
+    if rule.endswith("+krum") or rule == "krum":
+        if n < f + 3:
+            raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}")
     if not 0 <= 2 * f < n:
         raise ConfigError(
             f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than half may be"

@@ -8,6 +8,7 @@ or shortens them (ARC, clipping), which takes weight away.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
@@ -22,6 +23,8 @@ from fedkin.robust.preaggregation import (
     nearest_rows,
 )
 from fedkin.robust.rules import (
+    RULES,
+    check_byzantine,
     geometric_median,
     krum_scores,
     parse,
@@ -41,15 +44,34 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
         rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` in front.
         f: how many of the clients may be Byzantine.
     """
+    return aggregate_and_weights(rows, rule, f)[1]
+
+
+def aggregate_and_weights(
+    rows: Float[np.ndarray, "n P"], rule: str, f: int
+) -> tuple[Float64[np.ndarray, "P"], Weights]:
+    """What a rule makes of the rows, as ``rules.aggregate``, and each row's weight in it; what comes before the rule is
+    done once for both.
+
+    Args:
+        rows, rule, f: as of both.
+    """
     before, last = parse(rule)
-    steps, current = [], rows.astype(np.float64)
+    steps, current = list[Callable[[Weights], Weights]](), rows.astype(np.float64)
+    check_byzantine(rule, len(current), f)
     for name in before:
-        steps.append((name, current, f))
-        current, f = prepared(current, name, f)
+        if name == "majority":
+            kept = majority(current, f)
+            steps.append(partial(_of_majority, kept, len(current)))
+            current, f = current[kept], f - (len(current) - len(kept))
+        else:
+            steps.append(partial(_BACK[name], current, f))
+            current, f = prepared(current, name, f)
+        check_byzantine(rule, len(current), f)
     counted = WEIGHTS[last](current, f)
-    for name, mixed, possible in reversed(steps):
-        counted = _BACK[name](mixed, possible, counted)
-    return counted
+    for step in reversed(steps):
+        counted = step(counted)
+    return RULES[last](current, f), counted
 
 
 def _equal(rows: Rows, f: int) -> Weights:
@@ -138,10 +160,10 @@ def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weig
     return own
 
 
-def _of_majority(rows: Rows, f: int, counted: Float64[np.ndarray, "m"]) -> Weights:
-    """Weights of rows from those of the majority."""
-    own = np.zeros(len(rows))
-    own[majority(rows, f)] = counted
+def _of_majority(kept: Int[np.ndarray, "m"], n: int, counted: Float64[np.ndarray, "m"]) -> Weights:
+    """Weights of n rows from those of the majority."""
+    own = np.zeros(n)
+    own[kept] = counted
     return own
 
 
@@ -162,5 +184,4 @@ _BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {
     "arc": _unclipped,
     "clip": _unclipped_to_median,
     "bucketing": _from_buckets,
-    "majority": _of_majority,
 }

@@ -170,7 +170,7 @@ def clustering(runs: Runs) -> str:
 
 HEAD = f"""# Clients that attack, measured
 
-Written by `python -m papers.trust` from `papers/trust/results.jsonl`; `python -m papers.trust --hours 1` runs what is
+Written by `python -m papers.trust` from `papers/results/trust.jsonl`; `python -m papers.trust --hours 1` runs what is
 missing first, the most informative runs before the others. What rules and attacks are is in
 [Clients that attack](robustness.md).
 

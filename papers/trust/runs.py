@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from papers.result_store import Job, Line
 from papers.setting_digest import digest
 from papers.trust.cells import FEDERATIONS, METHODS, ROUNDS, RULES, SEEDS, SHARE, Cell, attack_of, cells
 
-STORE = Path("papers/trust/results.jsonl")
+STORE = Path("papers/results/trust.jsonl")
 WORK = fk.SGD(epochs=5, batch_size=10, lr=0.05)
 SECONDS = 3.0  # of a run, about
 
@@ -81,6 +82,7 @@ def backdoor_share(run: fk.Run, data: FederatedData) -> float:
     return round(float(scored.scores.correct[honest].sum() / scored.scores.examples[honest].sum()), 5)
 
 
+@cache
 def jobs() -> list[Job]:
     """All runs, in the order of their cells."""
     return [_job(cell) for cell in cells()]

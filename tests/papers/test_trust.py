@@ -10,6 +10,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.data.federated import FederatedData, Ragged
+from papers import run_queue
 from papers.result_store import keep, pending, prepare, read
 from papers.trust import __main__ as program
 from papers.trust import page, runs
@@ -100,9 +101,18 @@ def test_of_the_federation_with_a_minority_five_clients_are_few(monkeypatch: pyt
     assert data.clients == 100 and np.bincount(data.true_clusters).tolist() == [32, 32, 31, 5]
 
 
+def test_what_is_missing_is_found_again_by_another_process_by_its_key() -> None:
+    jobs = run_queue.jobs_of(run_queue.TRUST)
+    for run in program.missing_runs()[:1]:
+        assert (run.job in jobs) and run.paper == runs.STORE.stem and run.seconds > 0
+    assert run_queue.jobs_of("fedsim") == run_queue.PAPERS["fedsim"].jobs()
+
+
 def test_hours_must_be_a_number_of_hours(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="--hours must be 0 or more"):
         program.main(["--hours", "-1"])
+    with pytest.raises(SystemExit, match="--workers must be 1 or more"):
+        program.main(["--workers", "0"])
     prepare(tmp_path / "store.jsonl")
     keep({"seed": 0}, tmp_path / "store.jsonl")
     assert read(tmp_path / "store.jsonl", runs.jobs()).unknown

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.robust.rules import RULES, aggregate
-from fedkin.robust.weights import weights
+from fedkin.robust.weights import aggregate_and_weights, weights
 
 ROWS = np.array([[0.0, 0.5], [1.0, 0.1], [2.0, 0.3], [3.5, 0.2], [1000.0, -70.0], [1.5, 0.7], [2.5, 0.0]])
 
@@ -54,3 +54,12 @@ def test_by_hand() -> None:
 def test_a_row_that_is_far_away_counts_for_nothing(rule: str) -> None:
     own = weights(ROWS, f"nnm+{rule}", 2)
     assert own[4] < 0.01 and own.sum() == pytest.approx(1, abs=0.01)  # centred clipping shortens a little
+
+
+@pytest.mark.parametrize("before", ["", "nnm+", "arc+", "majority+", "nnm+majority+"])
+@pytest.mark.parametrize("rule", RULES)
+def test_both_at_once_are_equal_to_each_alone(rule: str, before: str) -> None:
+    rows = np.array([[-3.0, 0.2], [4, 1], [5, 0], [-3, -0.2], [4, -1], [6, 0], [5, 2]])
+    average, own = aggregate_and_weights(rows, before + rule, 2)
+    np.testing.assert_array_equal(average, aggregate(rows, before + rule, 2))
+    np.testing.assert_array_equal(own, weights(rows, before + rule, 2))
