@@ -22,7 +22,8 @@ def audit_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
-    """Test a run's epsilon: canaries through its own clip, noise and sampling, and what their sums give away.
+    """Test a run's epsilon: canary clients, drawn in each round with the run's probability, go through its own clip and
+    noise, and guesses from the noisy sums who took part give a lower bound.
 
     Trains nothing. Status 1 where the claim is contradicted."""
     with error_exit():

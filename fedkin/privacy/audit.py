@@ -1,10 +1,11 @@
 """An audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
 
-m canaries are clients whose updates are random directions; each is in or out by a fair coin. The run's own functions of
-clip and noise make the sums, of cohorts drawn as in a run, and whoever sees the sums guesses: the r / 2 canaries with
-the highest products with the sums are in, the r / 2 with the lowest are out. So many right guesses are unlikely under a
-small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023 (theorem
-5.2).
+m canaries are clients whose updates are random directions; each is in or out by a fair coin. In each round every canary
+that is in takes part with the run's sampling probability, independently of the others, without a cap on the cohort. The
+run's own functions clip the updates and add the noise, with a fixed clip. Then whoever sees the sums guesses: the r / 2
+canaries with the highest products with the sums are in, the r / 2 with the lowest are out. So many right guesses are
+unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
+2023 (theorem 5.2).
 """
 
 from __future__ import annotations

@@ -75,15 +75,22 @@ class ClientDP:
             seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
 
         Raises:
-            ConfigError: cohorts of a fixed size; a budget below the price of the cold start or of one round.
+            ConfigError: cohorts of a fixed size whose members are not seen, or that are not drawn at random; a budget
+                below the price of the cold start or of one round.
             MissingExtra: dp-accounting is not installed.
         """
-        if selection != "poisson" and cohort < clients:
+        fixed = selection != "poisson" and cohort < clients
+        if fixed and not seen_cohorts:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
+        if fixed and selection != "uniform":
+            raise ConfigError(
+                f'privacy: cohorts are drawn at random, whoever took part before: run.selection="{selection}" does not '
+                'go with it; set run.selection="uniform" or "poisson"'
+            )
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
-            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts)
+            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed)
 
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0), start_sums)
@@ -132,6 +139,8 @@ class Mechanism:
         start_sums: noisy sums of all clients before the first round.
         seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies nothing, and neighbours
             differ by a client that adds noise only in place of its update.
+        fixed_cohorts: whether all rounds have exactly ``cohort`` clients, instead of each client by itself with
+            probability q. Only where cohorts are seen: no amplification is counted then.
     """
 
     settings: ClientDP
@@ -142,6 +151,7 @@ class Mechanism:
     limit: int | None
     start_sums: int = 0
     seen_cohorts: bool = False
+    fixed_cohorts: bool = False
 
     def divisor(self, clusters: int) -> float:
         """The number of clients by which a cluster's sum is divided; it does not depend on data."""
@@ -184,6 +194,8 @@ class Mechanism:
     def facts(self) -> dict[str, Any]:
         """What an epsilon must be printed with."""
         sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
+        if self.fixed_cohorts:
+            sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
         if self.settings.cap:
             sampling += f", at most {self.settings.cap} clients"
         neighbours, observer = "one client added or removed", "does not learn who took part in which round"

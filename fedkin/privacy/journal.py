@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, complete_lines, drop_torn_line, force_to_disk
 
 JOURNAL, SECRET_SUMS = "privacy.jsonl", "secret.jsonl"
@@ -20,6 +21,9 @@ class Journal:
 
     A round that is done again, because a process was killed before its checkpoint, is two releases: other noise was
     drawn for the first.
+
+    Raises:
+        CheckpointError: a whole line that cannot be read: what it charged is unknown, and no epsilon can be said.
     """
 
     path: Path | None = None
@@ -28,7 +32,7 @@ class Journal:
     def __post_init__(self) -> None:
         if self.path is not None:
             drop_torn_line(self.path)
-            self.entries = [json.loads(line) for line in complete_lines(self.path)]
+            self.entries = [_entry(self.path, *line) for line in enumerate(complete_lines(self.path), 1)]
 
     def add(self, **entry: Any) -> None:
         """Write an entry down, and force it to the disk. Raises StorageError."""
@@ -60,3 +64,19 @@ class Journal:
         """
         clips = [entry["next_clip"] for entry in self.entries if entry.get("next_clip") and entry["round"] < before]
         return clips[-1] if clips else None
+
+
+def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
+    """What a line says."""
+    try:
+        entry = json.loads(line)
+        if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):
+            raise ValueError("it names no round")
+        if ("clip" in entry or "start" in entry) and not isinstance(entry.get("noise_multiplier"), int | float):
+            raise ValueError("it has no noise_multiplier")
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}, line {number}: is damaged ({error}), and with it what the run has released: put the file "
+            "back from a copy, or begin a new run in another folder, beside which the releases of this one count, too"
+        ) from error
+    return entry

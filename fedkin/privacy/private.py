@@ -78,9 +78,12 @@ class Private:
         return requirements_of(self.method)
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Each client with the same probability, whatever the others; at most the cap, of whom chance decides."""
+        """Each client with the same probability, whatever the others, or as many as a cohort of fixed size has; at most
+        the cap, of whom chance decides."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
+        if self.mechanism.fixed_cohorts:
+            drawn = np.argsort(order, kind="stable")[: self.mechanism.cohort]
         if (cap := self.mechanism.settings.cap) is not None and len(drawn) > cap:
             drawn = drawn[np.argsort(order[drawn], kind="stable")[:cap]]
         return np.sort(reachable[drawn]).astype(np.int64)

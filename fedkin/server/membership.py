@@ -41,6 +41,7 @@ class Membership:
         own: the server's handshake.
         classes: C.
         save: is given the registry's memory whenever a node was accepted.
+        signed: as of ``NodeRegistry``.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class Membership:
         own: Handshake,
         classes: int,
         save: Callable[[Memory], None] = lambda memory: None,
+        signed: bool = False,
     ) -> None:
         self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
-        self.registry = NodeRegistry(request_round.settings.capacity, request_round.settings.registered)
+        self.registry = NodeRegistry(request_round.settings.capacity, request_round.settings.registered, signed)
         self.same_start = True  # every node makes the same initial model from the same randomness as the server
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []

@@ -59,10 +59,11 @@ class NodeRegistry:
     Args:
         capacity: N, the most clients that there can be.
         registered: nodes must be registered with the engine, which vouches for their names.
+        signed: keys of secret sums are signed in the names of nodes, so that a node may have one client only.
     """
 
-    def __init__(self, capacity: int, registered: bool = False) -> None:
-        self.capacity, self.registered = capacity, registered
+    def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
+        self.capacity, self.registered, self.signed = capacity, registered, signed
         self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
@@ -99,6 +100,11 @@ class NodeRegistry:
         if self.registered and not node.name:
             raise InvalidMessageError(
                 "it is not registered under a name (flwr supernode register ... --name), and all must be"
+            )
+        if self.signed and clients > 1:
+            raise InvalidMessageError(
+                f"it has {clients} clients, and signed sums (secret.signed) are of sites with one client each: give "
+                "each client a site with a name and a certificate of its own, or leave out secret.signed"
             )
         if member is None:
             self._check_capacity(clients)

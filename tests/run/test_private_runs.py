@@ -180,6 +180,27 @@ def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> No
     assert [json.loads(line)["round"] for line in journal.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"round": 1, "clip"', "Expecting"),
+        ("[]", "it names no round"),
+        ('{"round": 1, "clip": 1.0}', "it has no noise_multiplier"),
+    ],
+)
+def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_anew(
+    line: str, why: str, tmp_path: Path
+) -> None:
+    """A whole line that cannot be read is a release of unknown price: no later epsilon could be believed."""
+    journal = tmp_path / "run" / "privacy.jsonl"
+    simulate(rounds=3, out=tmp_path / "run")
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join([lines[0], line, lines[2], ""]))
+    with pytest.raises(fk.CheckpointError, match=rf"privacy\.jsonl, line 2: is damaged \({why}.*from a copy"):
+        simulate(rounds=4, out=tmp_path / "run", resume=True)
+    assert len(journal.read_text().splitlines()) == 3
+
+
 def test_a_budget_stops_the_run_and_a_resumed_one_does_not_go_on(tmp_path: Path) -> None:
     mechanism = TESTING.mechanism(N, 4, 4, "poisson")
     budget = replace(TESTING, epsilon=(mechanism.epsilon(2) + mechanism.epsilon(3)) / 2)

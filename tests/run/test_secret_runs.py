@@ -344,6 +344,25 @@ def test_who_sees_the_cohorts_gets_no_amplification() -> None:
     assert "may know who took part" in said["protects_from"]
 
 
+@pytest.mark.parametrize("cap", [None, 3])
+def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(cap: int | None, tmp_path: Path) -> None:
+    """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by dp-accounting."""
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, cap=cap)
+    options: dict[str, Any] = {"privacy": privacy, "cohort": 4, "rounds": 3}
+    run = simulate(**options, selection="uniform", out=tmp_path / "run")
+    said = run.summary()["privacy"]
+    event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(1.0), 3)
+    exact = dp_accounting.pld.PLDAccountant().compose(event).get_epsilon(1e-3)
+    assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
+    assert said["sampling"].startswith("exactly 4 of 12 clients") and "no amplification" in said["sampling"]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "privacy.jsonl").read_text().splitlines()]
+    assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
+    with pytest.raises(ConfigError, match="have no amplification by sampling"):
+        simulate(secret=None, **options, selection="uniform")
+    with pytest.raises(ConfigError, match=r'run\.selection="round_robin" does not go with it'):
+        simulate(**options, selection="round_robin")
+
+
 def test_a_budget_is_that_of_rounds_without_amplification() -> None:
     options: dict[str, Any] = {
         "privacy": fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),

@@ -121,9 +121,10 @@ def node_of(name: str, clients: Sequence[int], data: FederatedData, model: AnyMo
 
 
 def membership_of(
-    transport: MemoryTransport, about: Handshake = ABOUT, classes: int = C, **settings: Any
+    transport: MemoryTransport, about: Handshake = ABOUT, classes: int = C, signed: bool = False, **settings: Any
 ) -> Membership:
-    return Membership(request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings}), about, classes)
+    rounds = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
+    return Membership(rounds, about, classes, signed=signed)
 
 
 def fake_remote(

@@ -253,6 +253,24 @@ def test_of_nodes_that_come_together_those_that_do_not_fit_are_refused(caplog: p
     assert caplog.text.count("'fleet-b' (node 1) is refused") == 1
 
 
+@pytest.mark.parametrize("signed", [True, False])
+def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start(
+    signed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its name would stand twice in a sum, which all others refuse round by round."""
+    transport = MemoryTransport()
+    transport.join(0, fake_node("fleet", range(3)))
+    transport.join(1, fake_node("lone"))
+    membership = membership_of(transport, signed=signed, wait_for=1)
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        membership.begin_round(1)
+    assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
+    refusal = (
+        "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of sites with one client"
+    )
+    assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)
+
+
 def test_the_newest_of_two_nodes_with_a_name_counts() -> None:
     transport, membership = started("a", "b")
     transport.join(7, fake_node("b"))

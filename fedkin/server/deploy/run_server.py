@@ -82,7 +82,8 @@ class RemoteWorlds:
         own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
         own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
-        self.membership = Membership(request_round, own, data.classes, file.save)
+        signed = bool(config.secret.get("signed"))
+        self.membership = Membership(request_round, own, data.classes, file.save, signed)
         if (registered := file.load()) is not None:
             self.membership.registry.recall(registered)
 
