@@ -40,6 +40,8 @@ class Requirements:
             have one of its own; empty: nothing.
         own_part: what is each client's own already, or trained in another way, so that nothing more can be;
             empty: nothing.
+        keeps_clusters: a client stays in its cluster, a cluster is a model and nothing else, and there may be more of
+            them from one round to the next: so a robust rule may split them.
         kept_models: so many vectors of a model's size are kept for every client from round to round.
         compares_all: all clients are compared with each other at once, by what they have sent.
         newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is enough.
@@ -67,6 +69,7 @@ class Requirements:
     changes_models: str = ""
     shared_head: str = ""
     own_part: str = ""
+    keeps_clusters: bool = False
     kept_models: int = 0
     compares_all: bool = False
     newcomer_labels: bool = True

@@ -29,7 +29,7 @@ class FedAvg:
     """Federated averaging; it has no hyper-parameters beyond the local work and the cohort."""
 
     def requirements(self) -> Requirements:
-        return Requirements()
+        return Requirements(keeps_clusters=True)
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)

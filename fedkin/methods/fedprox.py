@@ -35,7 +35,7 @@ class FedProx:
         check_not_negative("mu", self.mu)
 
     def requirements(self) -> Requirements:
-        return Requirements()
+        return Requirements(keeps_clusters=True)
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)

@@ -91,6 +91,7 @@ class FLHC:
             standing=policies.standing_tasks(self),
             shared_head=policies.shared_head(self),
             compares_all=True,
+            keeps_clusters=True,
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:

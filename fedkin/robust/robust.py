@@ -5,7 +5,7 @@ its world. A robust rule needs the single updates of a round, in memory at once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.robust.preaggregation import BUCKET
 from fedkin.robust.rules import parse
+from fedkin.robust.splitting import SPLIT, Clusters, split, times_left_out
 from fedkin.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.robust.weights import aggregate_and_weights
 
@@ -44,18 +45,22 @@ class RobustAggregation:
         least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
         memory: rounds for which a client's last update goes on counting, so that a rule compares all clients of a
             cluster and not only those of a round; 0: none. It costs N x P numbers.
+        split_after: updates of a client that are left out one after another before it leaves its cluster, for one of
+            those that leave it with it; 0: none does.
     """
 
     rule: str = "nnm+trimmed_mean"
     byzantine: float = 0.3
     least: int = 4
     memory: int = 0
+    split_after: int = 0
 
     def __post_init__(self) -> None:
         before, _ = parse(self.rule)
         check_not_negative("byzantine", self.byzantine)
         check_positive("least", self.least)
         check_not_negative("memory", self.memory)
+        check_not_negative("split_after", self.split_after)
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
@@ -101,6 +106,16 @@ def refusal(method: Method) -> str | None:
     return _single(method) if needs.updates_because else None
 
 
+def split_refusal(method: Method) -> str | None:
+    """Why clusters of a method cannot be split; None where they can."""
+    if requirements_of(method).keeps_clusters:
+        return None
+    return (
+        f"{type(method).__name__} assigns clients anew, or has more for each cluster than a model, so that none can be "
+        "split: leave out robust.split_after, or take flhc, fedavg or fedprox"
+    )
+
+
 def _single(method: Method) -> str:
     """What is wrong with a method that reads single updates. Others find that out in their first round."""
     because = requirements_of(method).updates_because
@@ -124,7 +139,8 @@ class Robust:
     settings: RobustAggregation
 
     def __post_init__(self) -> None:
-        if why := refusal(self.method):
+        why = refusal(self.method) or (split_refusal(self.method) if self.settings.split_after else None)
+        if why:
             raise MethodError(why)
 
     def requirements(self) -> Requirements:
@@ -137,9 +153,11 @@ class Robust:
         """A round with robust means. Raises MethodError where the method reads single updates and averages itself."""
         own = RobustWorld(world, self.settings, self._memory(world, state), state.assignment, stream.round)
         after = self.method.round(own, self._own(state), cohort, stream)
-        if own.single and not own.averages and stream.round != requirements_of(self.method).first_clustering:
+        first_clustering = requirements_of(self.method).first_clustering
+        if own.single and not own.averages and stream.round != first_clustering:
             raise MethodError(f"robust: {_single(self.method)}")
-        return self._next(state, after, own)
+        after = self._next(state, after, own)
+        return self._split(after, own) if self.settings.split_after and stream.round > first_clustering else after
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         own = RobustWorld(world, self.settings)
@@ -161,24 +179,49 @@ class Robust:
 
     def _next(self, before: Any, after: State, world: RobustWorld | None) -> State:
         """The method's next state, with what the rule has made of each client's updates."""
-        more = {name: getattr(before, name, np.zeros(len(after.assignment))) for name in JUDGED}
+        none = np.zeros(len(after.assignment))
+        more = {name: getattr(before, name, none) for name in JUDGED}
+        if self.settings.split_after:
+            more |= {name: getattr(before, name, none.astype(np.int64)) for name in SPLIT}
         if world is not None:
-            more = {
-                "rule_weight": more["rule_weight"] + world.weight,
-                "rule_rounds": more["rule_rounds"] + world.judged,
-            }
+            here = more.get("left_cluster", none) == 0  # of others the rule has judged once and for all
+            more["rule_weight"] = more["rule_weight"] + here * world.weight
+            more["rule_rounds"] = more["rule_rounds"] + here * world.judged
         if world is not None and world.remembered is not None:
             more |= {name: getattr(world.remembered, name) for name in REMEMBERED}
         elif hasattr(before, REMEMBERED[0]):
             more |= {name: getattr(before, name) for name in REMEMBERED}
-        return with_judged(type(after), remembers=REMEMBERED[0] in more)(**values(after), **more)
+        kind = with_judged(type(after), remembers=REMEMBERED[0] in more, splits=SPLIT[0] in more)
+        return kind(**values(after), **more)
+
+    def _split(self, after: Any, world: RobustWorld) -> State:
+        """The state after clients that the rule has left out often enough have left their clusters. Their weight, by
+        which they are suspected, is that of the update with which they left."""
+        times = times_left_out(after.times_left_out, world.weight, world.sent)
+        now = Clusters(after.models, after.assignment, after.left_cluster)
+        clusters = split(now, times >= self.settings.split_after, self.settings.excluded)
+        moved = clusters.assignment != after.assignment
+        return replace(
+            after,
+            models=clusters.models,
+            assignment=clusters.assignment,
+            times_left_out=np.where(moved, 0, times),
+            left_cluster=clusters.left_cluster,
+            rule_weight=np.where(moved, world.weight, after.rule_weight),
+            rule_rounds=np.where(moved, world.judged, after.rule_rounds),
+        )
 
 
 @cache
-def with_judged(kind: type[State], remembers: bool = False) -> type[Any]:
-    """A type of states with ``JUDGED``, and what it ``remembers``, beside the arrays of another; its name and all else
-    are the other's."""
-    return extended_type(kind, (*JUDGED, *REMEMBERED) if remembers else JUDGED)
+def with_judged(kind: type[State], remembers: bool = False, splits: bool = False) -> type[Any]:
+    """A type of states with arrays of a rule beside those of another; its name and all else are the other's.
+
+    Args:
+        kind: the other.
+        remembers: whether it has ``REMEMBERED`` besides ``JUDGED``.
+        splits: whether it has ``SPLIT``.
+    """
+    return extended_type(kind, (*JUDGED, *(REMEMBERED if remembers else ()), *(SPLIT if splits else ())))
 
 
 class RobustWorld(WorldProxy):
@@ -191,8 +234,8 @@ class RobustWorld(WorldProxy):
         assignment: cluster of each client before the round, where something is remembered.
         round: of the calls.
 
-    It adds up what each client's updates counted (``weight``), and how many there were (``judged``), and keeps the
-    updates in ``remembered``.
+    It adds up what each client's updates counted (``weight``), and how many there were (``judged``), knows of whom one
+    was new (``sent``), and keeps the updates in ``remembered``.
     """
 
     def __init__(
@@ -207,6 +250,7 @@ class RobustWorld(WorldProxy):
         self._settings, self.averages, self.single = settings, 0, 0
         self.remembered, self._assignment, self._round = memory, assignment, round
         self.weight, self.judged = np.zeros((2, world.total_clients))
+        self.sent = np.zeros(world.total_clients, bool)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """Raises TaskError for means of several vectors of a client, of which no rule is known."""
@@ -232,6 +276,7 @@ class RobustWorld(WorldProxy):
         self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
     ) -> Float[np.ndarray, "p"]:
         """What the rule makes of a model's updates, those that are remembered included."""
+        new = clients
         if self.remembered is not None and self._assignment is not None:
             self.remembered = self.remembered.kept(updates, clients, model, self._round)
             known = self.remembered.clients(model, self._round - self._settings.memory)
@@ -242,4 +287,5 @@ class RobustWorld(WorldProxy):
         average, weights = self._settings.average_and_weights(updates)
         self.weight[clients] += weights
         self.judged[clients] += 1
+        self.sent[new] = True
         return average

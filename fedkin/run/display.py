@@ -7,9 +7,9 @@ from typing import Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.display import count, html_table
+from fedkin.robust.splitting import SUSPECT
 
 COLUMNS = ("final accuracy", "best accuracy", "bottom 10%", "clusters")
-SUSPECT = 0.5  # whose updates count less than this, where 1 is as in a mean, a robust rule suspects
 LISTED = 8  # suspects at most, in a line
 ATTACKED = ("honest accuracy", "honest bottom 10%", "attackers alone")  # where clients attack
 

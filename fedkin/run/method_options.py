@@ -26,6 +26,7 @@ from fedkin.robust import robust
 from fedkin.robust.attacked_world import Attacked
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED, Robust, RobustAggregation, with_judged
+from fedkin.robust.splitting import SPLIT
 from fedkin.robust.update_memory import REMEMBERED
 from fedkin.staleness import late_replies
 from fedkin.staleness.late_replies import LATE, Late, with_late
@@ -88,7 +89,10 @@ class MethodOptions:
             return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
         if self.personal is not None and self.personal.head:
             return "personal heads send sums of bodies besides; take personal models (ditto), or none"
-        return robust.refusal(method)
+        assert self.robust is not None
+        if self.robust.split_after and self.server_optimizer is not None:
+            return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"
+        return robust.refusal(method) or (robust.split_refusal(method) if self.robust.split_after else None)
 
     def _late_refusal(self, method: Method) -> str | None:
         """Why late replies do not go with a method or with another option; None where they do."""
@@ -144,7 +148,7 @@ class MethodOptions:
 
 
 NO_OPTIONS = MethodOptions()
-OPTION_ARRAYS = frozenset((*MOMENTS, *MARKS, *JUDGED, *REMEMBERED, *LATE))  # what options add to a state
+OPTION_ARRAYS = frozenset((*MOMENTS, *MARKS, *JUDGED, *REMEMBERED, *SPLIT, *LATE))  # what options add to a state
 
 _EXPECTED = {
     "server_optimizer": (ServerOptimizer, "an optimizer, such as fk.FedAdam()"),
@@ -174,5 +178,6 @@ def with_options(kind: type[State], arrays: Collection[str]) -> type[State]:
     for mark in MARKS:
         kind = with_personal(kind, mark) if mark in arrays else kind
     kind = with_moments(kind) if set(MOMENTS) & set(arrays) else kind
-    kind = with_judged(kind, bool(set(REMEMBERED) & set(arrays))) if set(JUDGED) & set(arrays) else kind
+    if set(JUDGED) & set(arrays):
+        kind = with_judged(kind, bool(set(REMEMBERED) & set(arrays)), bool(set(SPLIT) & set(arrays)))
     return with_late(kind) if set(LATE) & set(arrays) else kind

@@ -1,0 +1,93 @@
+"""Attackers that are honest while clusters are found: what it is worth to split clusters when they wake.
+
+    python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed 0]
+        [--write docs/robustness.md]
+
+Data and training as in ``benchmarks.trust.byzantine``; FL+HC cut by the silhouette in round 1, and ``majority+`` in
+front of the geometric median. *Evenly*: 30% of each kind attack, and all clients are in each round; *at random*: 30% of
+all, and 40 of 100 clients are. Printed, by attack: the mean accuracy of honest clients after the last round, the lowest
+agreement of their clusters with the kinds (ARI) where it is below 1, and the share of attackers in clusters without
+honest clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import fedkin as fk
+from benchmarks.tables import put
+from benchmarks.trust.byzantine import METHODS
+
+ATTACKS = "none,sign_flip@2,own_sign_flip@2,label_flip@2,ipm@2,alie@2,stretch@2"
+
+
+class Setting(NamedTuple):
+    """Where attackers are, and what the server does."""
+
+    spread: Literal["evenly", "random"]
+    cohort: int
+    memory: int
+    split_after: int
+
+    def __str__(self) -> str:
+        where = "evenly" if self.spread == "evenly" else "at random"
+        memory = f", memory {self.memory}" if self.memory else ""
+        return f"{where}{memory}, split after {self.split_after}" if self.split_after else f"{where}{memory}, no split"
+
+
+EVENLY = [Setting("evenly", 100, 0, split_after) for split_after in (0, 2)]
+AT_RANDOM = [Setting("random", 40, memory, split_after) for memory in (0, 10) for split_after in (0, 2)]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trust.woken_sleepers", description=__doc__)
+    parser.add_argument("--attacks", default=ATTACKS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--write", type=Path, help="a page that holds the table")
+    options = parser.parse_args()
+    attacks, seeds = options.attacks.split(","), range(options.first_seed, options.first_seed + options.seeds)
+    head, table = ["attackers, server", *attacks], list[list[str]]()
+    print(" | ".join(head))
+    for setting in (*EVENLY, *AT_RANDOM):
+        table.append([str(setting), *(cell([run(setting, attack, seed) for seed in seeds]) for attack in attacks)])
+        print(" | ".join(table[-1]), flush=True)
+    if options.write:
+        put(options.write, "python -m benchmarks.trust.woken_sleepers", head, table)
+
+
+def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
+    """The summary of one run.
+
+    Args:
+        setting: of attackers and server.
+        attack: its name, with ``@2`` from round 2 on; ``none``.
+        seed: of everything.
+    """
+    data = fk.planted("mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed)
+    kind, _, start = attack.partition("@")
+    attacking = None
+    if kind != "none":
+        attacking = fk.Byzantine(kind, share=0.3, spread=setting.spread, start=int(start or 0), seed=seed)
+    options = {"memory": setting.memory, "split_after": setting.split_after}
+    robust = fk.RobustAggregation("majority+geometric_median", byzantine=0.45, least=3, **options)
+    work, plan = fk.SGD(epochs=5, batch_size=10, lr=0.05), {"rounds": 30, "cohort": setting.cohort, "seed": seed}
+    own: dict[str, Any] = {"local": work, "attack": attacking, "robust": robust, "evaluate_every": 0, "progress": False}
+    return fk.simulate(METHODS["flhc"], data, fk.models.mclr(data), **plan, **own).summary()
+
+
+def cell(summaries: list[dict[str, Any]]) -> str:
+    """Accuracy, ARI and who is alone, of runs from several seeds."""
+    accuracy = statistics.mean(one.get("honest_accuracy", one["final_accuracy"]) for one in summaries)
+    ari = min(one.get("honest_ari", one["ari"]) for one in summaries)
+    alone = [one["attackers_alone"] for one in summaries if "attackers_alone" in one]
+    agreement = f" ({ari:.2f})" if ari < 0.995 else ""
+    return f"{accuracy:.3f}{agreement}" + (f", {statistics.mean(alone):.0%} alone" if alone else "")
+
+
+if __name__ == "__main__":
+    main()
