@@ -5,7 +5,8 @@ Gaussian mechanism on the sum over a Poisson sample of the clients. The figure i
 (PLD, Koskela et al. 2020, Doroshenko et al. 2022); Renyi differential privacy (Mironov 2017) gives an upper bound of
 it, and a PLD above that bound is refused. Only this mechanism is accounted for here: the accountants of the library
 mean different things by the replacement of a client, and one of them ignores the count of a randomised response. Noisy
-sums of all clients before the first round, of a cold start, compose with the rounds: Gaussians without sampling.
+sums of all clients, before the first round of a cold start and after the last one of scores, compose with the rounds:
+Gaussians without sampling.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from fedkin.core.errors import ConfigError, MissingExtra
 
 _TOLERANCE = 1e-3  # relative, of one accountant against the other
+_MOST_EPSILON = 1000.0  # by Renyi accounting: above it, that bound is the figure, as neither means anything
 _MOST_NOISE = 2.0**16  # multiplier; where this is not enough, none is
 
 
@@ -36,6 +38,8 @@ class NoisyRounds:
         clients: N, which only a cap needs.
         start_noise: the noise multiplier of each noisy sum before the first round, of all clients.
         start_sums: how many of these.
+        score_noise: the noise multiplier of each noisy sum of all clients' scores.
+        score_sums: how many of these.
     """
 
     probability: float
@@ -45,18 +49,23 @@ class NoisyRounds:
     clients: int = 0
     start_noise: float = 0.0
     start_sums: int = 0
+    score_noise: float = 0.0
+    score_sums: int = 0
 
     @property
     def lacks_noise(self) -> bool:
         """Whether something was released as it is."""
-        return (self.count > 0 and self.noise_multiplier <= 0) or (self.start_sums > 0 and self.start_noise <= 0)
+        return (self.count > 0 and self.noise_multiplier <= 0) or any(noise <= 0 for noise, _ in self._of_all())
+
+    def _of_all(self) -> list[tuple[float, int]]:
+        """The noise multiplier and the number of sums of all clients, where there are some."""
+        sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
+        return [(noise, count) for noise, count in sums if count]
 
     def event(self) -> Any:
         """The event of dp-accounting."""
         events = _library("dp_accounting")
-        parts = []
-        if self.start_sums:
-            parts.append(events.SelfComposedDpEvent(events.GaussianDpEvent(self.start_noise), self.start_sums))
+        parts = [events.SelfComposedDpEvent(events.GaussianDpEvent(z), count) for z, count in self._of_all()]
         if self.count and self.probability:
             parts.append(self._rounds_event(events))
         return events.ComposedDpEvent(parts)
@@ -73,7 +82,7 @@ class NoisyRounds:
 
 @cache
 def epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by the privacy loss distribution.
+    """The epsilon of rounds at a delta, by the privacy loss distribution; of one above 1,000 its upper bound.
 
     Args:
         rounds: what was released.
@@ -85,8 +94,11 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
     """
     if rounds.lacks_noise:
         return math.inf
+    bound = None if rounds.cap else renyi_epsilon(rounds, delta)
+    if bound is not None and bound > _MOST_EPSILON:  # a distribution of so many values does not fit into memory
+        return bound
     value = _spent(_library("dp_accounting.pld").PLDAccountant, rounds, delta)
-    check(value, None if rounds.cap else renyi_epsilon(rounds, delta))
+    check(value, bound)
     return value
 
 

@@ -32,6 +32,8 @@ class ClientDP:
         examples_cap: a client weighs its training examples / this number, at most 1; by default all weigh 1.
         start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the first round; by
             default four times that of the rounds.
+        scores: noise multiplier of the sum of all clients' accuracies after the last round, whose mean is released with
+            the models; None: no score is.
         uncharged: what becomes of client work that no noise covers: it is refused, or epsilon is infinite.
         testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
     """
@@ -45,6 +47,7 @@ class ClientDP:
     cap: int | None = None
     examples_cap: int | None = None
     start_noise: float | None = None
+    scores: float | None = None
     uncharged: Literal["refuse", "infinite"] = "refuse"
     testing_only_seeded_noise: bool = False
 
@@ -55,7 +58,7 @@ class ClientDP:
             check_not_negative("noise_multiplier", self.noise_multiplier)
         if self.start_noise is not None:
             check_not_negative("start_noise", self.start_noise)
-        for name in ("epsilon", "clip", "divisor", "cap", "examples_cap"):
+        for name in ("epsilon", "clip", "divisor", "cap", "examples_cap", "scores"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
         check_fraction("delta", self.delta)
@@ -93,7 +96,7 @@ class ClientDP:
             return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed)
 
         if self.start_noise is not None and start_sums:
-            self._refuse_dear_start(at(0.0).epsilon(0), start_sums)
+            self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         noise, most = self.noise_multiplier, rounds
         if noise is None:
             noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
@@ -101,6 +104,7 @@ class ClientDP:
             most = accounting.affordable(self.epsilon, self.delta, at(noise).priced, rounds)
         if most == 0:
             start = f" after a cold start of {start_sums} noisy sums" if start_sums else ""
+            start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {at(noise).epsilon(1):.3g}{start} at "
                 f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
@@ -163,14 +167,21 @@ class Mechanism:
         own = self.settings.start_noise
         return START_NOISE * self.noise_multiplier if own is None else own
 
-    def priced(self, rounds: int, start_sums: int | None = None) -> NoisyRounds:
-        """What rounds are for the accountant, after the noisy sums of the cold start; by default those planned."""
+    @property
+    def score_sums(self) -> int:
+        """Noisy sums of scores that are planned: one, after the last round, or none."""
+        return int(self.settings.scores is not None)
+
+    def priced(self, rounds: int, start_sums: int | None = None, score_sums: int | None = None) -> NoisyRounds:
+        """What rounds are for the accountant, with the noisy sums of the cold start before them and of scores behind
+        them; by default those planned."""
         sums = self.start_sums if start_sums is None else start_sums
+        scores = self.score_sums if score_sums is None else score_sums
         noise, settings = self.noise_multiplier, self.settings
-        start = (self.start_noise, sums) if sums else (0.0, 0)
+        of_all = (*((self.start_noise, sums) if sums else (0.0, 0)), settings.scores or 0.0, scores)
         if self.seen_cohorts:
-            return NoisyRounds(1.0, noise, rounds, None, self.clients, *start)
-        return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *start)
+            return NoisyRounds(1.0, noise, rounds, None, self.clients, *of_all)
+        return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *of_all)
 
     @property
     def count_deviation(self) -> float:
@@ -184,12 +195,14 @@ class Mechanism:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
 
-    def epsilon(self, rounds: int, uncharged: bool = False, start_sums: int | None = None) -> float:
-        """The price of rounds that were released, and of the cold start before them; infinite where something else left
-        the clients too."""
+    def epsilon(
+        self, rounds: int, uncharged: bool = False, start_sums: int | None = None, score_sums: int | None = None
+    ) -> float:
+        """The price of rounds that were released, of the cold start before them and of scores after them; infinite
+        where something else left the clients too."""
         if uncharged:
             return math.inf
-        return accounting.epsilon(self.priced(rounds, start_sums), self.settings.delta)
+        return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
         """What an epsilon must be printed with."""
@@ -205,14 +218,15 @@ class Mechanism:
                 "one client replaced by one that adds noise only",
                 "may know who took part in which round",
             )
-        start = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
+        more = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
+        more |= {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
         return {
             "delta": self.settings.delta,
             "unit": "one whole client, in all rounds together",
             "neighbours": neighbours,
             "sampling": sampling,
             "noise_multiplier": self.noise_multiplier,
-            **start,
+            **more,
             "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
             "protects_from": f"whoever sees the released models, and {observer}",
             "trusted": "the server, and whoever reads its run folder",

@@ -52,6 +52,18 @@ class Journal:
         return sum("start" in entry for entry in self.entries)
 
     @property
+    def score_sums(self) -> int:
+        """How many noisy sums of all clients' scores were released."""
+        return sum("mean_accuracy" in entry for entry in self.entries)
+
+    def mean_accuracy(self, round: int) -> float | None:
+        """The noisy mean accuracy of clients after a round; None where none was released."""
+        means = [
+            entry["mean_accuracy"] for entry in self.entries if entry["round"] == round and "mean_accuracy" in entry
+        ]
+        return means[-1] if means else None
+
+    @property
     def uncharged(self) -> list[str]:
         """The tasks whose replies no noise covered, in the order of their first one."""
         return list(dict.fromkeys(entry["uncharged"] for entry in self.entries if "uncharged" in entry))
@@ -72,7 +84,9 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):
             raise ValueError("it names no round")
-        if ("clip" in entry or "start" in entry) and not isinstance(entry.get("noise_multiplier"), int | float):
+        if entry.keys() & {"clip", "start", "mean_accuracy"} and not isinstance(
+            entry.get("noise_multiplier"), int | float
+        ):
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(

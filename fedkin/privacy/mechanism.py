@@ -48,6 +48,19 @@ def noisy_sums(
     return sums + noise_multiplier * clip * randomness.normal(*sums.shape)
 
 
+def noisy_mean(shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness) -> float:
+    """The mean over all clients of a share of each, of which the sum has noise; cut to what a share can be.
+
+    Args:
+        shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients without one.
+        clients: N, a number that does not depend on data.
+        noise_multiplier: standard deviation of the noise on the sum, which a client moves by 1 at most.
+        randomness: of the noise.
+    """
+    total = np.clip(np.where(np.isfinite(shares), shares, 0), 0, 1).sum(dtype=np.float64)
+    return float(np.clip((total + noise_multiplier * float(randomness.normal(1)[0])) / clients, 0, 1))
+
+
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
     """The noise multiplier of updates with which they and a noisy count cost as much together as one release.
 

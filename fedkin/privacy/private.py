@@ -7,10 +7,11 @@ amplification by sampling.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, MethodError, TaskError
 from fedkin.core.method import Method, Remarking, State
@@ -19,10 +20,12 @@ from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.world import World
 from fedkin.privacy.client_dp import Mechanism
 from fedkin.privacy.journal import Journal
+from fedkin.privacy.mechanism import noisy_mean
 from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
 from fedkin.privacy.secret_settings import SecretSums
 
+_log = logging.getLogger("fedkin")
 NOT_PRIVATE = "TESTING ONLY: noise and cohorts come from the run's seed, so nothing of this run is private"
 
 
@@ -90,12 +93,13 @@ class Private:
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
-        settings, start_sums = self.mechanism.settings, self.journal.start_sums
+        settings, start_sums, score_sums = self.mechanism.settings, self.journal.start_sums, self.journal.score_sums
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
-        if start_sums > self.mechanism.start_sums:  # a cold start that was done again
-            another = self.mechanism.epsilon(self.journal.rounds + 1, start_sums=start_sums)
+        if start_sums > self.mechanism.start_sums or score_sums:  # a cold start that was done again, a run that goes on
+            scores, rounds = score_sums + self.mechanism.score_sums, self.journal.rounds + 1
+            another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
             spent = another > (settings.epsilon or 0)
         if not spent:
             return ""
@@ -127,6 +131,25 @@ class Private:
                 "round has exactly one, of all clusters together"
             )
         return after
+
+    def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
+        """Write the noisy mean of clients' accuracies down, where the settings have it released; once for a round, and
+        not where the budget has nothing left for it.
+
+        Args:
+            round: the last one.
+            accuracy: of each client that was scored.
+        """
+        noise, budget, journal = self.mechanism.settings.scores, self.mechanism.settings.epsilon, self.journal
+        if noise is None or journal.mean_accuracy(round) is not None:
+            return
+        start_sums, score_sums = journal.start_sums, journal.score_sums + 1
+        cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
+        if budget is not None and cost > budget:
+            _log.warning("privacy: the scores of round %d are not released: they would exceed the epsilon", round)
+            return
+        mean = noisy_mean(accuracy, self.mechanism.clients, noise, self._randomness(round, "scores"))
+        journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
         return self.method.place(self._world(world, stream.round), state, newcomers, stream)

@@ -46,10 +46,10 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 
 def _trusted(uncharged: list[str]) -> str:
     """Who is trusted with what: replies that are no sum reach the server as they are."""
-    follows = (
-        "the server to follow the protocol, and each client to add its noise. The server sees noisy sums, and who "
+    seen = (
+        "the server to follow the protocol, and each client to add its noise. The server sees noisy sums, who took "
+        "part in which round, and each client's test scores where the run is scored"
     )
-    seen = follows + "took part in which round"
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 
 

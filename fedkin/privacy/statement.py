@@ -11,15 +11,16 @@ from fedkin.privacy.private import NOT_PRIVATE, Private
 from fedkin.privacy.secret_noise import secret_facts
 
 
-def statement(private: Private, planned: int) -> dict[str, Any]:
+def statement(private: Private, planned: int, round: int) -> dict[str, Any]:
     """What a run's epsilon is, and all that it must be printed with.
 
     Args:
         private: the method of the run.
         planned: T.
+        round: the last one that was done, whose models are released.
     """
     journal, mechanism = private.journal, private.mechanism
-    value = mechanism.epsilon(journal.rounds, bool(journal.uncharged), journal.start_sums)
+    value = mechanism.epsilon(journal.rounds, bool(journal.uncharged), journal.start_sums, journal.score_sums)
     seeded = {"warning": NOT_PRIVATE} if private.seed is not None else {}
     facts = mechanism.facts() | ({} if private.secret is None else secret_facts(journal, private.secret.least))
     return {
@@ -27,6 +28,7 @@ def statement(private: Private, planned: int) -> dict[str, Any]:
         "epsilon": "infinite" if math.isinf(value) else value,
         **facts,
         "rounds": {"released": journal.rounds, "planned": planned},
+        **_scores(private, round),
         "charged": _charged(journal),
         "not_charged": [
             "which settings were tried on the same clients (K, learning rate, clip), by compare, advise or eps too",
@@ -43,15 +45,28 @@ def statement(private: Private, planned: int) -> dict[str, Any]:
     }
 
 
+def _scores(private: Private, round: int) -> dict[str, Any]:
+    """The noisy mean accuracy of clients on the released models; empty where none was released."""
+    mean, noise, clients = (
+        private.journal.mean_accuracy(round),
+        private.mechanism.settings.scores,
+        private.mechanism.clients,
+    )
+    if mean is None or noise is None:
+        return {}
+    return {"scores": {"mean_accuracy": mean, "clients": clients, "standard_deviation_of_noise": noise / clients}}
+
+
 def _charged(journal: Journal) -> dict[str, str]:
     """What left the clients, by task, and at what price."""
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
-    sums = "noisy sums of the clients of a round, one each"
+    sums, scores = "noisy sums of the clients of a round, one each", journal.score_sums
     return {
         **{f"models ({name})": f"{count} {sums}" for name, count in tasks.items()},
         **{f"cold start ({name})": f"noisy sums of all clients: {count}" for name, count in start.items()},
+        **({"scores (evaluate)": f"noisy sums of all clients' accuracies: {scores}"} if scores else {}),
         "choices of clusters": "nothing: each client's own, among what was released; the server keeps them to itself",
-        "counts, losses, scores, the best round": "nothing: they are not released",
+        "counts, losses, scores of single clients, the best round": "nothing: they are not released",
         **{f"other client work ({name})": "infinite: no noise covers it" for name in journal.uncharged},
     }

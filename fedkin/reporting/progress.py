@@ -202,7 +202,12 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
     warning = f"; {statement['warning']}" if "warning" in statement else ""
     rounds = statement["rounds"]["released"]
-    return f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']} ({rounds:,} released){warning}"
+    scores = ""
+    if "scores" in statement:
+        mean, noise = (statement["scores"][name] for name in ("mean_accuracy", "standard_deviation_of_noise"))
+        scores = f"; released mean accuracy of clients {mean:.3f} (noise {noise:.2g})"
+    price = f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']}"
+    return f"{price} ({rounds:,} released){scores}{warning}"
 
 
 def secret_in_words(statement: dict[str, Any]) -> str:

@@ -194,7 +194,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            state.final |= closing_record(applied, state.state, self.plan, out) | secret_record(applied)
+            state.final |= closing_record(applied, state, self.plan, out) | secret_record(applied)
             state.final |= attack_record(options.attack, state.state, clients, facts.true_clusters)
             finished = Run(
                 description,

@@ -109,6 +109,8 @@ class MethodOptions:
         assert self.secret is not None
         if self.privacy is not None and self.privacy.adaptive:
             return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+        if self.privacy is not None and self.privacy.scores is not None:
+            return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
         if self.privacy is not None and not self.secret.least_is_checked:
             return (
                 f"with privacy each client checks that {self.secret.least} add noise, and sees its neighbours only: "

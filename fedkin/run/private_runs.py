@@ -18,7 +18,7 @@ from fedkin.config.option_registry import make_option
 from fedkin.config.plan import Plan
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import Method, State
+from fedkin.core.method import Method
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.privacy.audit import Audit, audit
@@ -28,6 +28,7 @@ from fedkin.privacy.private import NOT_PRIVATE, Private
 from fedkin.privacy.randomness import SystemRandomness
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.privacy.statement import statement
+from fedkin.run.loop import RunState
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 
@@ -65,6 +66,10 @@ def check_private(
                 f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
                 "covers: leave it out (tensorboard writes into the run's own folder)"
             )
+    if settings.scores is not None and plan.sample_at_end:
+        raise ConfigError(
+            "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one of the two"
+        )
     if settings.delta >= 1 / clients:
         advice = "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g"
         _log.warning(advice, settings.delta, clients, 1 / clients)
@@ -145,21 +150,23 @@ def audit_of_config(config: RunConfig) -> Audit:
     return audit(mechanism, rounds, SystemRandomness())
 
 
-def closing_record(method: Method, state: State, plan: Plan, out: Path | None) -> dict[str, Any]:
+def closing_record(method: Method, run_state: RunState, plan: Plan, out: Path | None) -> dict[str, Any]:
     """What a summary says of privacy, empty of a run without; the folder gets the statement, and what may be released.
 
     Args:
         method: of the run.
-        state: after the last round.
+        run_state: after the last round, scored.
         plan: of the run.
         out: the run's folder, where it has one.
     """
     if not isinstance(method, Private):
         return {}
-    said = statement(method, plan.rounds)
+    assert run_state.scored is not None
+    method.release_scores(run_state.round, run_state.scored.client_accuracy)
+    said = statement(method, plan.rounds, run_state.round)
     if out is not None:
         write_atomic(out / STATEMENT, json.dumps(said, indent=2) + "\n")
-        _write_release(out / RELEASE, said, state.models)
+        _write_release(out / RELEASE, said, run_state.state.models)
     return {"privacy": said}
 
 

@@ -43,6 +43,21 @@ def test_everybody_in_every_round_is_one_gaussian_of_less_noise() -> None:
     assert epsilon(NoisyRounds(1.0, 5.0, 200), 1e-4) == pytest.approx(exact, rel=1e-3)
 
 
+def test_noisy_scores_of_all_clients_add_to_rounds_and_nothing_amplifies_them() -> None:
+    """Gaussians compose as 1 / z^2; beside sampled rounds it is what dp-accounting composes of the two events."""
+    import dp_accounting as da
+
+    everybody = NoisyRounds(1.0, 5.0, 20, score_noise=2.0, score_sums=2)
+    exact = da.get_epsilon_gaussian((20 / 5.0**2 + 2 / 2.0**2) ** -0.5, 1e-4)
+    assert epsilon(everybody, 1e-4) == pytest.approx(exact, rel=1e-3)
+    sampled = NoisyRounds(0.05, 1.0, 100, score_noise=2.0, score_sums=1)
+    rounds = da.SelfComposedDpEvent(da.PoissonSampledDpEvent(0.05, da.GaussianDpEvent(1.0)), 100)
+    composed = da.ComposedDpEvent([rounds, da.GaussianDpEvent(2.0)])
+    assert epsilon(sampled, 1e-3) == pytest.approx(da.pld.PLDAccountant().compose(composed).get_epsilon(1e-3), rel=1e-3)
+    assert epsilon(sampled, 1e-3) > epsilon(NoisyRounds(0.05, 1.0, 101), 1e-3)
+    assert epsilon(NoisyRounds(1.0, 5.0, 1, score_sums=1), 1e-3) == math.inf
+
+
 def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None:
     """A replaced client moves a sum by twice the clipping norm: the amplified figure does not hold for them."""
     fixed = fixed_cohort_epsilon(1000, 50, 1.0, 100, 1e-3)
@@ -62,6 +77,7 @@ def test_rounds_add_up_and_none_costs_nothing() -> None:
     one, many = (epsilon(NoisyRounds(1.0, 5.0, count), 1e-5) for count in (1, 20))
     assert one < many < 20 * one
     assert epsilon(NoisyRounds(0.05, 0.0, 1), 1e-5) == math.inf
+    assert 1e3 < epsilon(NoisyRounds(1.0, 1e-6, 1), 1e-5) < math.inf  # and no memory error
 
 
 def test_noise_for_an_epsilon() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fedkin.privacy.mechanism import clipped, next_clip, noise_of_updates, noisy_sums
+from fedkin.privacy.mechanism import clipped, next_clip, noise_of_updates, noisy_mean, noisy_sums
 from fedkin.privacy.randomness import SeededRandomness, SystemRandomness
 
 
@@ -51,6 +51,15 @@ def test_noise_has_the_deviation_that_is_charged(randomness: SystemRandomness) -
     assert noise.std() == pytest.approx(0.3, rel=0.01)
     assert abs(noise.mean()) < 0.01
     assert abs(np.corrcoef(noise)[0, 1]) < 0.02
+
+
+def test_a_noisy_mean_of_shares_is_of_a_fixed_number_and_stays_between_0_and_1() -> None:
+    """(0.5 + 1 + 2 x 0.25) / 8: who has no share, or none that is finite, counts as 0, and none as more than 1."""
+    shares = np.array([0.5, np.nan, 7.0])
+    assert noisy_mean(shares, 8, 2.0, Constant(0.25)) == pytest.approx(0.25)
+    assert noisy_mean(shares, 8, 2.0, Constant(99.0)) == 1 and noisy_mean(shares, 8, 2.0, Constant(-99.0)) == 0
+    drawn = [noisy_mean(np.full(50, 0.5), 100, 2.0, SystemRandomness()) for _ in range(4000)]
+    assert np.std(drawn) == pytest.approx(2.0 / 100, rel=0.06) and np.mean(drawn) == pytest.approx(0.25, abs=2e-3)
 
 
 def test_one_client_moves_all_sums_together_by_no_more_than_the_clip() -> None:

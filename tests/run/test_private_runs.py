@@ -25,11 +25,15 @@ from fedkin.privacy.journal import Journal
 from fedkin.privacy.private import Private, refusal
 from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness
+from fedkin.reporting.progress import privacy_in_words
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.simulate import execute
 from fedkin.run.stopping import stop_after_round
+from fedkin.tasks.classes import Classes
+from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import EVERYONE, SIZES, federation
 
@@ -290,6 +294,97 @@ def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
         assert run.summary()["privacy"]["rounds"]["released"] == 2
 
 
+SCORED = replace(TESTING, scores=4.0)
+
+
+def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: Path) -> None:
+    import dp_accounting as da
+
+    everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "evaluate_every": 0}
+    run = simulate(SCORED, out=tmp_path / "run", **everybody)
+    said = run.summary()["privacy"]
+    exact = da.get_epsilon_gaussian((4 / 1.0**2 + 1 / 4.0**2) ** -0.5, 1e-3)
+    assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
+    assert said["scores"]["clients"] == N and said["scores"]["standard_deviation_of_noise"] == pytest.approx(4 / N)
+    assert said["charged"]["scores (evaluate)"] == "noisy sums of all clients' accuracies: 1"
+    assert json.loads((tmp_path / "run" / "release" / "privacy.json").read_text())["scores"] == said["scores"]
+    assert "released mean accuracy of clients" in privacy_in_words(said)
+    quiet = simulate(replace(SCORED, scores=0.3), **everybody)
+    noise = 0.3 * Stream(0, 4, "privacy/scores").rng().standard_normal(1)[0]
+    expected = (quiet.clients["accuracy"].sum() + noise) / N
+    assert quiet.summary()["privacy"]["scores"]["mean_accuracy"] == pytest.approx(expected) and 0 < expected < 1
+    assert "scores" not in simulate(**everybody).summary()["privacy"]
+
+
+def test_scores_are_released_once_for_a_round_and_again_where_a_run_goes_on(tmp_path: Path) -> None:
+    first = simulate(SCORED, rounds=2, out=tmp_path / "run").summary()["privacy"]
+    again = simulate(SCORED, rounds=2, out=tmp_path / "run", resume=True).summary()["privacy"]
+    assert again == first
+    longer = simulate(SCORED, rounds=4, out=tmp_path / "run", resume=True).summary()["privacy"]
+    assert longer["epsilon"] == pytest.approx(SCORED.mechanism(N, 4, 4, "poisson").epsilon(4, score_sums=2))
+    assert longer["epsilon"] > simulate(SCORED).summary()["privacy"]["epsilon"]
+    assert longer["charged"]["scores (evaluate)"].endswith("accuracies: 2")
+
+
+def test_a_budget_covers_scores_and_none_are_released_beyond_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = replace(SCORED, noise_multiplier=None, epsilon=3.0)
+    said = simulate(asked, rounds=2).summary()["privacy"]
+    assert 2.9 < said["epsilon"] <= 3.0 and "scores" in said
+    with pytest.raises(ConfigError, match=r"cannot be met"):
+        simulate(replace(asked, scores=0.5), rounds=2)
+    budget = replace(SCORED, epsilon=SCORED.mechanism(N, 4, 2, "poisson").epsilon(2) * 1.001)
+    run = simulate(budget, rounds=2, out=tmp_path / "run")
+    assert run.summary()["rounds"] == 2 and "scores" in run.summary()["privacy"]
+    further = simulate(budget, rounds=4, out=tmp_path / "run", resume=True).summary()
+    assert further["rounds"] == 2 and further["privacy"]["epsilon"] <= (budget.epsilon or 0)
+    with (tmp_path / "run" / "privacy.jsonl").open("a") as file:  # of a process that was killed in round 3
+        file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
+    journal = Journal(tmp_path / "run" / "privacy.jsonl")
+    Private(fk.FedAvg(), budget.mechanism(N, 4, 4, "poisson"), journal).release_scores(3, np.ones(N))
+    assert journal.score_sums == 1 and "they would exceed the epsilon" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [
+        ("losses", Losses(np.zeros((1, 21), np.float32))),
+        ("scores", Evaluate(np.zeros((1, 21), np.float32), np.zeros(N, np.int64))),
+        ("counts", Classes()),
+        ("cold start", Train(np.zeros((1, 21), np.float32), fk.SGD(), np.zeros(N, np.int64))),
+        ("choices", Similarities(np.zeros(21, np.float32), np.ones((1, 21), np.float32), fk.SGD())),
+    ],
+)
+def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> None:
+    """By its task, whatever a method says that it needs; what is charged, and the best round, have tests above."""
+    world = private_world()
+    with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
+        world.run(task, EVERYONE, Stream(0))
+    assert not world._journal.entries
+    insists = private_world(replace(TESTING, uncharged="infinite"))
+    insists.run(task, EVERYONE, Stream(0))
+    mechanism, journal = insists._mechanism, insists._journal
+    assert journal.uncharged == [task.name] and mechanism.epsilon(1, bool(journal.uncharged)) == np.inf
+
+
+def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
+    """Models and scores at a price, choices and what stays in the folder at none; tuning is said to be open."""
+    said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
+    charged, open_ones, kept = said["charged"], " ".join(said["not_charged"]), " ".join(said["must_not_be_released"])
+    assert charged["models (train)"].startswith("4 noisy sums") and charged["scores (evaluate)"].endswith(": 1")
+    assert charged["choices of clusters"].startswith("nothing: each client's own")
+    assert charged["counts, losses, scores of single clients, the best round"].startswith(
+        "nothing: they are not released"
+    )
+    assert "which settings were tried" in open_ones and "other runs" in open_ones
+    assert all(word in kept for word in ("scores, losses and counts", "assignment", "best round", "checkpoints"))
+    assert sorted(file.name for file in (tmp_path / "run" / "release").iterdir()) == [
+        "models.safetensors",
+        "privacy.json",
+    ]
+
+
 def test_who_insists_gets_an_infinite_epsilon() -> None:
     run = simulate(replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2))
     said = run.summary()["privacy"]
@@ -302,6 +397,7 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
     ("options", "message"),
     [
         ({"selection": "uniform"}, r'the best that is known is epsilon .*run.selection="poisson", or run.cohort='),
+        ({"privacy": SCORED, "sample_at_end": True, "evaluate_clients": 2}, "privacy.scores is of all clients"),
         ({"until": 0.9}, "run.until stops by scores of clients"),
         ({"personal": fk.PersonalHead()}, "personal heads send sums of bodies"),
         ({"track": [Elsewhere()]}, "the tracker Elsewhere would send scores of clients elsewhere"),
@@ -318,6 +414,7 @@ def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> No
         ({}, "give noise_multiplier"),
         ({"epsilon": 0.0}, "epsilon must be a number above 0"),
         ({"epsilon": -1.0}, "epsilon must be a number"),
+        ({"noise_multiplier": 1.0, "scores": 0.0}, "scores must be a number above 0"),
         ({"noise_multiplier": 1.0, "clip": 0.0}, "clip must be a number above 0"),
         ({"noise_multiplier": 1.0, "delta": 0.0}, "delta must be"),
         ({"noise_multiplier": -1.0}, "noise_multiplier must be"),

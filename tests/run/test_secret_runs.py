@@ -311,6 +311,9 @@ def test_private_and_secret(tmp_path: Path) -> None:
     assert "to follow the protocol" in said["trusted"] and "whoever reads its run folder" in plain["trusted"]
     summary = simulate(**options).summary()["secret"]
     assert summary == {"sums": 2, "answered": 2 * N, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
+    assert "each client's test scores where the run is scored" in said["trusted"]
+    with pytest.raises(ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"):
+        simulate(**{**options, "privacy": replace(privacy, scores=10.0)})
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
         simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
 
