@@ -32,6 +32,11 @@ from fedkin.core.training import LocalTraining
 OPTIONS = ("server_optimizer", "personal", "robust", "late", "secret")  # what goes with any method of a real federation
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
+_NO_PRIVACY = (
+    "only simulations have differential privacy yet: with sites that come and go, an epsilon would be a promise that "
+    "no test has checked. Leave it out. With [secret] a server that follows the protocol sees sums of updates only; "
+    "what an epsilon would cost, a simulation shows (fedkin run, with [privacy])"
+)
 
 
 class SamplesSection(Section):
@@ -225,6 +230,8 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
 
 def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:
     raw, place = read(path, overrides)
+    if "privacy" in raw:
+        raise ConfigError(f"{place('privacy')}: {_NO_PRIVACY}")
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")

@@ -14,7 +14,8 @@ from fedkin.security.secret_keys import check_installed
 
 @dataclass(frozen=True)
 class SecretSums:
-    """The server learns the sum of each cluster's updates, and no update: clients add masks that cancel in the sum.
+    """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that
+    cancel in the sum.
 
     Attributes:
         least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3. Each

@@ -108,7 +108,7 @@ def simulate(
             attack.
         attack: clients that attack (``Byzantine(...)``), to see what that does.
         late: replies that come after their round (``LateReplies(...)``), and what they count for in the next ones.
-        secret: whether the server learns sums over clients, and no update (``SecretSums(...)``); with real masks.
+        secret: whether a server that follows the protocol learns sums of updates only (``SecretSums(...)``).
         seed: of all randomness but that of ``data``, of privacy and of masks.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.

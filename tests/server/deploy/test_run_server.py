@@ -256,6 +256,14 @@ def test_invalid_settings_are_refused_before_anything_is_written(lab: Lab) -> No
     assert not (lab.folder / "run").exists()
 
 
+def test_privacy_of_real_sites_is_refused_with_the_reason(lab: Lab) -> None:
+    """Also where it would go with secret sums."""
+    for section in ("", '[secret]\nname = "sums"'):
+        with pytest.raises(ConfigError, match=r"toml: privacy: only simulations have .* With \[secret\] a server that"):
+            lab.serve(more=f'[privacy]\nname = "client_dp"\nepsilon = 2\n{section}')
+    assert not (lab.folder / "run").exists()
+
+
 def test_a_model_that_a_later_method_cannot_train_is_refused_before_the_first_one_runs(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     with pytest.raises(ConfigError, match=r"FedPer needs layers before the model's last one.*model\.name=mlp"):
