@@ -24,6 +24,7 @@ from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 from fedkin.run.attacked_runs import HONEST
+from fedkin.run.private_runs import price_of_runs
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")
@@ -178,6 +179,13 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
             what += ", on validation samples"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
+    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
+    if private:
+        epsilon, delta = price_of_runs(private)
+        lines.append(
+            f"Privacy: all {len(private)} private runs, on the same clients, cost up to epsilon {epsilon:.3g} at delta "
+            f"{delta:.3g} together; choosing among them by scores without noise is not covered."
+        )
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
         lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,16 @@ def closing_record(method: Method, run_state: RunState, plan: Plan, out: Path | 
         write_atomic(out / STATEMENT, json.dumps(said, indent=2) + "\n")
         _write_release(out / RELEASE, said, run_state.state.models)
     return {"privacy": said}
+
+
+def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Epsilon and delta of several private runs of the same clients together: the sums of theirs (basic composition).
+
+    Args:
+        statements: of the runs.
+    """
+    epsilons = [math.inf if one["epsilon"] == "infinite" else one["epsilon"] for one in statements]
+    return sum(epsilons), sum(one["delta"] for one in statements)
 
 
 def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:

@@ -347,6 +347,20 @@ def test_table_notes_says_what_the_numbers_are() -> None:
     assert "interval" not in alone and "test" not in alone and "Not finished" not in alone
 
 
+@pytest.mark.parametrize(("last", "sum_"), [(0.5, "epsilon 4.5"), ("infinite", "epsilon inf")])
+def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str) -> None:
+    """Tuning on the same clients costs what all its runs cost: 2 + 2 + 0.5 at 3 x 0.001."""
+    found = comparison({"": {"FedAvg": AVG}})
+    prices = [2.0, 2.0, last]
+    finished = {
+        key: dataclasses.replace(run, final=run.final | {"privacy": {"epsilon": price, "delta": 1e-3}})
+        for (key, run), price in zip(found.finished.items(), prices, strict=True)
+    }
+    told = " ".join(comparison_tables.table_notes(dataclasses.replace(found, finished=finished)))
+    assert f"all 3 private runs, on the same clients, cost up to {sum_} at delta 0.003 together" in told
+    assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
+
+
 def test_a_dash_for_the_best_is_explained() -> None:
     never = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}, partial=[0, 1, 2])
     told = " ".join(comparison_tables.table_notes(never))
