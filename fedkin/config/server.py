@@ -22,21 +22,16 @@ from fedkin.config.option_registry import make_option, resolve_option
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.run import LocalSection, RunSection, resolve_against
-from fedkin.config.schema import Positive, Section, Values, toml_values
+from fedkin.config.schema import Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 
-OPTIONS = ("server_optimizer", "personal", "robust", "late", "secret")  # what goes with any method of a real federation
+OPTIONS = ("server_optimizer", "personal", "privacy", "robust", "late", "secret")  # for any method of a real federation
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
-_NO_PRIVACY = (
-    "only simulations have differential privacy yet: with sites that come and go, an epsilon would be a promise that "
-    "no test has checked. Leave it out. With [secret] a server that follows the protocol sees sums of updates only; "
-    "what an epsilon would cost, a simulation shows (fedkin run, with [privacy])"
-)
 
 
 class SamplesSection(Section):
@@ -97,6 +92,7 @@ class ServerConfig:
     run: RunSection
     server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
     personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
+    privacy: Values = field(default_factory=dict)  # empty: models are released as they are
     robust: Values = field(default_factory=dict)  # empty: means
     late: Values = field(default_factory=dict)  # empty: replies that come after their round are lost
     secret: Values = field(default_factory=dict)  # empty: the server sees each client's update
@@ -189,6 +185,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
     if config.secret.get("dropout"):
         raise ConfigError(f"{sections.place('secret.dropout')}: real clients drop out by themselves; leave it out")
+    _check_privacy(config, sections.place)
     every = [config.method, *config.against]
     known = registry.methods()
     sections.construct(
@@ -200,6 +197,18 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     )
     check_with_server(every, sections.place)
     return config
+
+
+def _check_privacy(config: ServerConfig, place: Place) -> None:
+    """Refuse (ConfigError) noise that nobody could trust: of a server that has seen the updates, or of a seed."""
+    if config.privacy and not config.secret:
+        raise ConfigError(
+            f"{place('privacy')}: without secret sums the server of real sites sees every update, and adds the noise "
+            'itself, which is not offered: add [secret] with name = "sums", so that sites add it, or leave this out'
+        )
+    if config.privacy.get("testing_only_seeded_noise"):
+        name = place("privacy.testing_only_seeded_noise")
+        raise ConfigError(f"{name}: noise of a seed is never asked of real sites; leave it out")
 
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
@@ -230,8 +239,6 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
 
 def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:
     raw, place = read(path, overrides)
-    if "privacy" in raw:
-        raise ConfigError(f"{place('privacy')}: {_NO_PRIVACY}")
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")

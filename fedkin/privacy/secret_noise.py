@@ -48,7 +48,8 @@ def _trusted(uncharged: list[str]) -> str:
     """Who is trusted with what: replies that are no sum reach the server as they are."""
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees noisy sums, who took "
-        "part in which round, and each client's test scores where the run is scored"
+        "part in which round, each client's test scores where the run is scored, and the numbers of samples that real "
+        "sites tell as they join"
     )
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 

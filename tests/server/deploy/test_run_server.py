@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dp_accounting
 import numpy as np
 import pytest
 
@@ -16,6 +17,8 @@ from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelErr
 from fedkin.core.training import LocalTraining
 from fedkin.export import load as load_export
 from fedkin.methods.fedavg import FedAvg
+from fedkin.privacy.client_dp import ClientDP
+from fedkin.privacy.secret_settings import SecretSums
 from fedkin.robust.robust import RobustAggregation
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
@@ -194,6 +197,58 @@ def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
         lab.serve(method=FEDAVG, more='[secret]\nname = "sums"\ndropout = 0.1')
 
 
+PRIVATE = '[secret]\nname = "sums"\n[privacy]\nname = "client_dp"\ndelta = 1e-3\nclip = 0.3\n'
+
+
+def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noise(lab: Lab, tmp_path: Path) -> None:
+    """Charged as in a simulation; without noise the models are those of the simulator, and with it others."""
+    lab.join(*range(CLIENTS))
+    run = lab.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 1.0")
+    said = run.summary()["privacy"]
+    assert said["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(2**-0.5, 1e-3), rel=1e-3)
+    assert "each client to add its noise" in said["trusted"] and said["rounds"] == {"released": 2, "planned": 2}
+    assert (lab.folder / "run" / "release" / "models.safetensors").exists()
+    asked = {request.header["operation"] for station in lab.transport.stations.values() for request in station.requests}
+    assert "secret_train" in asked and "train" not in asked
+    longer = lab.serve(method=FEDAVG, rounds=3, more=PRIVATE + "noise_multiplier = 1.0").summary()["privacy"]
+    assert longer["rounds"]["released"] == 3 and longer["epsilon"] > said["epsilon"]
+    quiet = Lab(tmp_path / "quiet", lab.monkeypatch)
+    quiet.join(*range(CLIENTS))
+    exact = quiet.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 0.0")
+    privacy, local = ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3), LocalTraining(2, batch_size=5, lr=0.1)
+    options: dict[str, Any] = {"rounds": 2, "cohort": CLIENTS, "privacy": privacy, "secret": SecretSums()}
+    near = simulate(FedAvg(), clustered_data(), model_of(), local=local, **options)
+    np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
+    assert exact.summary()["privacy"]["epsilon"] == "infinite"
+    noise = (run.models - exact.models).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves
+    assert 0.05 < noise < 0.3
+
+
+@pytest.mark.parametrize("selection", ["uniform", "poisson"])
+def test_private_cohorts_of_real_sites_may_be_few_or_none(selection: str, lab: Lab) -> None:
+    """A cohort below ``least`` has no sum, is charged, and the run goes on."""
+    lab.join(*range(CLIENTS))
+    section = f'selection = "{selection}"\n' + PRIVATE + "noise_multiplier = 2.0"
+    said = lab.serve(method=FEDAVG, rounds=5, cohort=2, more=section).summary()
+    assert said["privacy"]["rounds"]["released"] == 5 and said["rounds"] == 5
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (PRIVATE.split("\n", 2)[2] + "epsilon = 2", r"privacy: without secret sums the server .* add \[secret\]"),
+        (PRIVATE + "epsilon = 2\ntesting_only_seeded_noise = true", r"noise of a seed is never asked of real sites"),
+        (PRIVATE + "epsilon = 2\nscores = 5", r"leave out privacy\.scores"),
+        (PRIVATE + "epsilon = 2\nadaptive = true", r"leave out privacy\.adaptive"),
+        (PRIVATE + "epsilon = 0", r"epsilon must be a number above 0"),
+    ],
+)
+def test_noise_of_real_sites_that_nobody_could_trust_is_refused(section: str, message: str, lab: Lab) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lab.serve(method=FEDAVG, more=section)
+    assert not (lab.folder / "run").exists()
+
+
 @pytest.mark.parametrize("round", [1, 3])
 def test_a_stopped_server_resumes_to_the_same_result(
     round: int, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -253,14 +308,6 @@ def test_invalid_settings_are_refused_before_anything_is_written(lab: Lab) -> No
     for values in ({"cohort": 7}, {"method": 'name = "flexcfl"\nclusters = 7'}, {"more": 'against = ["athena"]'}):
         with pytest.raises((ConfigError, ModelError)):
             lab.serve(**values)
-    assert not (lab.folder / "run").exists()
-
-
-def test_privacy_of_real_sites_is_refused_with_the_reason(lab: Lab) -> None:
-    """Also where it would go with secret sums."""
-    for section in ("", '[secret]\nname = "sums"'):
-        with pytest.raises(ConfigError, match=r"toml: privacy: only simulations have .* With \[secret\] a server that"):
-            lab.serve(more=f'[privacy]\nname = "client_dp"\nepsilon = 2\n{section}')
     assert not (lab.folder / "run").exists()
 
 
