@@ -1,7 +1,7 @@
 """Attackers that are honest while clusters are found: what it is worth to split clusters when they wake.
 
     python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed 0]
-        [--write docs/robustness.md]
+        [--split-after 2] [--write docs/robustness.md]
 
 Data and training as in ``benchmarks.trust.byzantine``; FL+HC cut by the silhouette in round 1, and ``majority+`` in
 front of the geometric median. *Evenly*: 30% of each kind attack, and all clients are in each round; *at random*: 30% of
@@ -38,8 +38,11 @@ class Setting(NamedTuple):
         return f"{where}{memory}, split after {self.split_after}" if self.split_after else f"{where}{memory}, no split"
 
 
-EVENLY = [Setting("evenly", 100, 0, split_after) for split_after in (0, 2)]
-AT_RANDOM = [Setting("random", 40, memory, split_after) for memory in (0, 10) for split_after in (0, 2)]
+PLACES: tuple[tuple[Literal["evenly", "random"], int, int], ...] = (
+    ("evenly", 100, 0),
+    ("random", 40, 0),
+    ("random", 40, 10),
+)
 
 
 def main() -> None:
@@ -48,12 +51,13 @@ def main() -> None:
     parser.add_argument("--attacks", default=ATTACKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--split-after", type=int, default=2)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
     attacks, seeds = options.attacks.split(","), range(options.first_seed, options.first_seed + options.seeds)
     head, table = ["attackers, server", *attacks], list[list[str]]()
     print(" | ".join(head))
-    for setting in (*EVENLY, *AT_RANDOM):
+    for setting in (Setting(*place, after) for place in PLACES for after in (0, options.split_after)):
         table.append([str(setting), *(cell([run(setting, attack, seed) for seed in seeds]) for attack in attacks)])
         print(" | ".join(table[-1]), flush=True)
     if options.write:
