@@ -92,8 +92,14 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
 
 
 def _stacked(arrays: Sequence[np.ndarray | None], size: int) -> Any:
-    """Arrays of all devices, padded; None where no device has one."""
-    return None if any(a is None for a in arrays) else np.stack([_pad(a, size) for a in arrays])  # type: ignore[arg-type]
+    """Arrays of all devices, padded with zeros; None where no device has one."""
+    given = [a for a in arrays if a is not None]
+    if len(given) < len(arrays):
+        return None
+    out = np.zeros((len(given), size, *given[0].shape[1:]), given[0].dtype)
+    for own, a in zip(out, given, strict=True):  # samples are large: one copy, and no second one to stack them
+        own[: len(a)] = a
+    return out
 
 
 def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
@@ -103,12 +109,6 @@ def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
     passes = set(np.concatenate([-(-p.steps // p.per_epoch) for p in plans]).tolist())
     usual = passes.pop() * (samples // plans[0].batches.shape[1] + rows)
     return power_of_two(needed) if passes or usual < needed else usual
-
-
-def _pad(values: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "m ..."]:
-    out = np.zeros((size, *values.shape[1:]), values.dtype)
-    out[: len(values)] = values
-    return out
 
 
 def power_of_two(size: int) -> int:
