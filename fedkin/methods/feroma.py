@@ -18,7 +18,7 @@ mixed. Not known, and left out: the authors' random sub-sampling of profiles; th
 weights. Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last solution; a
 client that was there when the mixing began and has none yet is served the joint model, and one that comes later is a
 newcomer. A client is sent the model of the profiles once. In the first phase the mean travels twice in a round: for
-the accuracy of the cohort that made it, and to the next one. Model 0 is the joint one, and i + 1 that of client i.
+the accuracy of the cohort that made it, and to the next one. Model 0 is the joint one, others are clients' own.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class FEROMAState(State):
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block; NaN before there are profiles
     profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
     examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
+    solution: Int[np.ndarray, "N"]  # the model that is client j's; 0: it has none
     informed: Bool[np.ndarray, "N"]  # who has the extractor
     mixing: Bool[np.ndarray, ""]
 
@@ -75,7 +76,7 @@ class FEROMA:
         one, classes, N = single_model_state(world, stream), class_count(world.spec), world.total_clients
         profiles, ranges = np.full((N, 2 * classes * (classes + 1)), np.nan), np.full((2, 2 * classes + 2), np.nan)
         first, nobody = (one.models, one.assignment, np.array(np.nan), one.models[0]), np.zeros(N, np.int64)
-        return FEROMAState(*first, ranges, profiles, nobody, nobody > 0, np.array(False))
+        return FEROMAState(*first, ranges, profiles, nobody, nobody, nobody > 0, np.array(False))
 
     def round(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FEROMAState:
         if state.mixing:
@@ -83,11 +84,10 @@ class FEROMA:
         if stream.round <= self.latest and not state.accuracy >= self.accuracy:
             state = replace(state, models=train_and_average(world, state, cohort, world.work, stream))
             return replace(state, accuracy=self._accuracy(world, state, cohort))
-        models = np.repeat(state.models, world.total_clients + 1, axis=0)
         extractor = with_projection(state.models[0], world.spec)
         later = np.full_like(state.assignment, UNASSIGNED)  # who is not there yet will be placed
         later[world.clients(stream.round)] = 0
-        state = replace(state, models=models, assignment=later, extractor=extractor, mixing=np.array(True))
+        state = replace(state, assignment=later, extractor=extractor, mixing=np.array(True))
         return self._mix(world, state, cohort, stream)
 
     def place(self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream) -> FEROMAState:
@@ -99,7 +99,7 @@ class FEROMA:
         classes = class_count(world.spec)
         points = scaled(descriptors, state.ranges, classes)
         nearest = inverse_distances(points, state.profiles[known, : 2 * classes]).argmax(axis=1)
-        return policies.assign(world, state, newcomers, known[nearest] + 1)
+        return policies.assign(world, state, newcomers, state.solution[known[nearest]])
 
     def _accuracy(self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]) -> Float[np.ndarray, ""]:
         """Mean over the clients of the cohort, on their training samples."""
@@ -118,11 +118,14 @@ class FEROMA:
         start = self._mixes(state, points)
         local = train(world, start, clients, np.arange(len(clients)), stream=stream.child("train"))
         done = clients[local.arrived]
-        models, profiles, examples = state.models.copy(), state.profiles.copy(), state.examples.copy()
-        models[done + 1] = (start + local.update)[local.arrived]
+        profiles, examples, solution = state.profiles.copy(), state.examples.copy(), state.solution.copy()
+        first = done[solution[done] == 0]
+        solution[first] = len(state.models) + np.arange(len(first))
+        models = np.pad(state.models, ((0, len(first)), (0, 0)))
+        models[solution[done]] = (start + local.update)[local.arrived]
         profiles[done], examples[done] = points[local.arrived], local.examples[local.arrived]
-        state = replace(state, models=models, profiles=profiles, examples=examples, ranges=ranges)
-        return policies.update_assignment(world, state, done, done + 1)
+        state = replace(state, models=models, profiles=profiles, examples=examples, solution=solution, ranges=ranges)
+        return policies.update_assignment(world, state, done, solution[done])
 
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
@@ -142,6 +145,6 @@ class FEROMA:
         if not len(known):
             return np.repeat(state.models[:1], len(points), axis=0)
         own = inverse_distances(points, state.profiles[known]) * state.examples[known]
-        weights = np.zeros((len(points), len(state.examples)), np.float32)  # in float64 all models would be copied
-        weights[:, known] = own / own.sum(axis=1, keepdims=True)
-        return weights @ state.models[1:]
+        weights = np.zeros((len(points), len(state.models)), np.float32)  # in float64 all models would be copied
+        weights[:, state.solution[known]] = own / own.sum(axis=1, keepdims=True)
+        return weights @ state.models

@@ -51,7 +51,7 @@ def test_mixes_are_by_the_weights_of_the_authors_code(oracle: Callable[[str], di
         sizes, theta = 1 + np.arange(n), np.eye(n, dtype=np.float32)
         models = np.concatenate([np.zeros((1, n), np.float32), theta])
         unused, informed = (np.array(np.nan), theta[0], np.zeros((2, 1))), np.ones(n, bool)
-        state = FEROMAState(models, np.arange(n), *unused, profiles, sizes, informed, np.array(True))
+        state = FEROMAState(models, np.arange(n), *unused, profiles, sizes, 1 + np.arange(n), informed, np.array(True))
         expected = np.array(case["feroma_weights"]) * sizes
         expected /= expected.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(FEROMA()._mixes(state, current), expected, atol=1e-6)
@@ -177,12 +177,28 @@ def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
         replied = w.run(ScoreMoments(state.extractor), ALL).arrived
         assert 0 < replied.sum() < 6
         after = method.round(w, state, ALL, Stream(1, r, "method"))
-        if state.mixing:
-            np.testing.assert_array_equal(after.models[1:][~replied], state.models[1:][~replied])
-        np.testing.assert_array_equal(after.assignment, np.where(replied, ALL + 1, state.assignment))
+        kept = state.solution[~replied]
+        np.testing.assert_array_equal(after.solution[~replied], kept)
+        np.testing.assert_array_equal(after.models[kept], state.models[kept])
+        np.testing.assert_array_equal(after.assignment, np.where(replied, after.solution, state.assignment))
+        assert sorted(after.solution[after.solution > 0]) == list(range(1, len(after.models)))
         np.testing.assert_array_equal(after.profiles[~replied], state.profiles[~replied])
         np.testing.assert_array_equal(after.informed, state.informed | replied)
         state = after
+
+
+def test_there_are_as_many_models_as_clients_that_have_trained(data: FederatedData) -> None:
+    """The first comes first: clients 4 and 5 have models 1 and 2, and the next mix is of these two."""
+    method, w = FEROMA(latest=0), world(data)
+    state = rounds(method, w, [[4, 5]])
+    assert state.solution.tolist() == [0, 0, 0, 0, 1, 2] and len(state.models) == 3
+    near = 1 / (np.linalg.norm(state.profiles[4:] - state.profiles[5], axis=1) + 1e-8) * data.train.sizes[4:]
+    mix = near @ state.models[1:] / near.sum()
+    np.testing.assert_allclose(method._mixes(state, state.profiles[5:])[0], mix, atol=1e-6)
+    after = method.round(w, state, np.array([0, 5]), Stream(1, 2, "method"))
+    assert after.solution.tolist() == [3, 0, 0, 0, 1, 2] and after.assignment.tolist() == [3, 0, 0, 0, 1, 2]
+    np.testing.assert_array_equal(after.models[1], state.models[1])
+    assert not np.array_equal(after.models[2], state.models[2])
 
 
 @pytest.mark.parametrize("bad", [{"accuracy": -0.1}, {"latest": -1}])
