@@ -1,7 +1,13 @@
 """How often a simulated run goes through samples: gradients, and scores, which are a third of one.
 
 A gradient is a pass forward and back, and the pass back is about two forward ones. What methods compute otherwise, such
-as singular vectors of the samples or distances of updates, is not counted.
+as singular vectors of the samples, distances of updates or mixes of models on the server, is not counted, and so is
+part of the time of a pass.
+
+The count comes from what a method asks for, whatever that costs: scores and full gradients, in blocks of 64 samples and
+without a step after each, take less time than as many of a training in small batches. So what a method does beside
+could hide where many of its passes are such (IFCA, FedEM, APFL's slope), and cannot where all are training (Ditto,
+pFedMe).
 """
 
 from __future__ import annotations
@@ -25,9 +31,10 @@ class Passes:
 
     def __init__(self) -> None:
         self.total = 0.0
+        self._counting = False
 
     def counts(self, method: Callable, samples: Callable[..., float]) -> Callable:
-        """The method of a worker, which counts what it does.
+        """The method of a worker, which counts what it is asked for; what it asks workers for itself is a part of that.
 
         Args:
             method: of ``Trainer`` or ``Scorer``.
@@ -35,8 +42,14 @@ class Passes:
         """
 
         def counted(worker: Any, *args: Any, **options: Any) -> Any:
+            if self._counting:
+                return method(worker, *args, **options)
             self.total += samples(worker._data, *args, **options)
-            return method(worker, *args, **options)
+            self._counting = True
+            try:
+                return method(worker, *args, **options)
+            finally:
+                self._counting = False
 
         return counted
 
@@ -67,7 +80,7 @@ def _trained(
     sizes = data.train.sizes[clients]
     each = steps * (sizes if work.steps is None else np.minimum(work.batch_size, sizes))
     times = 1 if terms.envelope is None else terms.envelope.steps
-    first = sizes.sum() if gradient and work.steps is None else 0
+    first = sizes.sum() if gradient else 0
     return float(each.sum() * (times + (terms.own is not None)) + first)
 
 
