@@ -37,6 +37,19 @@ def test_no_draw_can_have_the_files_labels_exactly() -> None:
     assert 1 - most / max(pairs) > 0.08
 
 
+def test_the_files_labels_are_those_of_three_labels_a_client_and_of_no_other_number() -> None:
+    found = {k: draws.images_by_first_label(FEDGROUP_FILE.labels, k) for k in range(2, 10)}
+    assert {k for k, images in found.items() if images} == {3}
+    images = found[3] or []
+    assert [images[c] + images[c - 1] + images[c - 2] for c in range(10)] == list(FEDGROUP_FILE.labels)
+    assert 3 * sum(images) == 18_345 and FEDSIM_FILE.samples % 3 == 0 != FEDSIM_FILE.samples % 5
+
+
+def test_one_sample_more_has_no_whole_numbers() -> None:
+    labels = (FEDGROUP_FILE.labels[0] + 1, *FEDGROUP_FILE.labels[1:])
+    assert draws.images_by_first_label(labels, 3) is None
+
+
 @pytest.mark.parametrize(("samples", "fits"), [(0.9951, True), (0.9949, False), (1.0049, True), (1.0051, False)])
 def test_samples_are_matched_within_half_a_percent(samples: float, fits: bool) -> None:
     own = 5 * int(draws.draw(3).sum())
