@@ -31,10 +31,12 @@ METHODS: dict[str, Any] = {
 }
 BEST, CEILING = "flhc", "true"
 RECIPE = "majority+geometric_median"
+SPLIT = f"{RECIPE}, split"  # the recipe, and who is left out twice in a row leaves the cluster
 RULES: dict[str, fk.RobustAggregation | None] = {
     RECIPE: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10),
     **{rule: fk.RobustAggregation(rule, SHARE) for rule in ("geometric_median", "nnm+trimmed_mean", "median")},
     "mean": None,
+    SPLIT: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10, split_after=2),
     # what each part of the recipe is worth, and what was tried in its place
     "geometric_median, memory": fk.RobustAggregation("geometric_median", SHARE, memory=10),
     "majority, no memory": fk.RobustAggregation(RECIPE, byzantine=0.45, least=3),
@@ -138,8 +140,10 @@ def cells() -> tuple[Cell, ...]:
     recipe += [("minority", BEST, RECIPE, a) for a in (NONE, *MINORITY_ATTACKS)]
     recipe += [("even", BEST, "mean", NONE), ("random", BEST, "mean", NONE)]
     recipe += [(f, BEST, RECIPE, a) for f in ("random", "even") for a in SUITE if a not in slow]
+    recipe += [(f, BEST, SPLIT, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
+    recipe += [("minority", BEST, SPLIT, a) for a in (NONE, *MINORITY_ATTACKS)]
     shown = [("random", BEST, rule, a) for rule in TRIED for a in TRIED_AGAINST]
-    shown += [("even", BEST, RECIPE, a) for a in CLUSTERING]
+    shown += [("even", BEST, rule, a) for a in CLUSTERING for rule in (RECIPE, SPLIT)]
     ceiling = [(f, CEILING, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
     others = [("even", m, r, a) for m in ("ifca", "flexcfl") for r in (RECIPE, "mean") for a in CLUSTERING]
     simpler = [(f, BEST, "geometric_median", a) for f in ("random", "even") for a in (NONE, *CLAIM)]

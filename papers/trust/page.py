@@ -23,6 +23,7 @@ from papers.trust.cells import (
     RULES,
     SEEDS,
     SHARE,
+    SPLIT,
     SUITE,
     TRIED,
     TRIED_AGAINST,
@@ -68,7 +69,8 @@ def page(runs: Runs) -> str:
     parts = [HEAD, status(runs)]
     for name, federation in FEDERATIONS.items():
         attacks = MINORITY_ATTACKS if name == "minority" else SUITE
-        parts += [f"## Best recipe: {federation.about}", recipe(runs, name, attacks)]
+        parts += [f"## Best recipe: {federation.about}", recipe(runs, name, RECIPE, attacks)]
+        parts += [SPLITTING, recipe(runs, name, SPLIT, attacks)]
     parts += ["## What was tried against attackers at random", WAS_TRIED, tried(runs)]
     parts += ["## Rule x attack x method", GRID]
     for name in ("even", "random"):
@@ -97,11 +99,11 @@ def lowest(own: Sequence[dict[str, Any]]) -> str:
     return f"{min(line['accuracy'] for line in own):.3f}" if own else "-"
 
 
-def recipe(runs: Runs, federation: str, attacks: Sequence[str]) -> str:
-    """The best recipe under each attack, and a line of what it comes to."""
-    rows, known = [], [a for a in attacks if runs.get(Cell(federation, BEST, RECIPE, a))]
+def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
+    """The best recipe, or what is near it, under each attack, and a line of what it comes to."""
+    rows, known = [], [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
-        own = runs.get(Cell(federation, BEST, RECIPE, attack), [])
+        own = runs.get(Cell(federation, BEST, rule, attack), [])
         if own:
             columns = [shown(own, name, 2) for name in ("ari", "alone", "suspected")]
             figures = [shown(own), lowest(own), shown(own, "worst_kind"), shown(own, "bottom_decile")]
@@ -109,7 +111,7 @@ def recipe(runs: Runs, federation: str, attacks: Sequence[str]) -> str:
     if not rows:
         return "No runs yet."
     heads = ["attack", "accuracy", "worst seed", "worst kind", "bottom 10%", "ARI", "attackers alone", "suspected"]
-    return "\n\n".join([summary(runs, federation, BEST, RECIPE, known), markdown(heads, rows)])
+    return "\n\n".join([summary(runs, federation, BEST, rule, known), markdown(heads, rows)])
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
@@ -156,7 +158,7 @@ def three_figures(own: list[dict[str, Any]]) -> str:
 
 def clustering(runs: Runs) -> str:
     """Accuracy, ARI and share of attackers alone under attacks on the clustering."""
-    columns: list[tuple[str, str]] = [(m, r) for m in METHODS for r in (RECIPE, "mean")]
+    columns: list[tuple[str, str]] = [(m, r) for m in METHODS for r in (RECIPE, SPLIT, "mean")]
     columns = [c for c in columns if any(runs.get(Cell("even", *c, a)) for a in CLUSTERING)]
     rows = [[a, *(three_figures(runs.get(Cell("even", *c, a), [])) for c in columns)] for a in CLUSTERING]
     doors = [
@@ -164,7 +166,7 @@ def clustering(runs: Runs) -> str:
         for a in CLUSTERING
         if a.startswith("backdoor")
     ]
-    heads = [f"{NAMES[m]}; {'mean' if r == 'mean' else r}" for m, r in columns]
+    heads = [f"{NAMES[m]}; {r}" for m, r in columns]
     return "\n\n".join([markdown(["attack", *heads], rows), BACKDOOR, markdown(["attack", *heads], doors)])
 
 
@@ -185,6 +187,10 @@ with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all
 GRID = (
     "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody can spoil the "
     "clusters, and where attackers are never alone."
+)
+SPLITTING = (
+    "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, one after the other, "
+    "leaves its cluster with those that leave it then."
 )
 WAS_TRIED = (
     "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last updates of ten rounds "
