@@ -26,9 +26,10 @@ ALL = {"compares_all": True}  # a matrix over pairs of clients
 KEPT = {"kept_models": 1}  # a vector of the model's size for each client
 PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS, **ALL}  # models of one start, averaged without a server
 LAST_LAYER = {"last_layer": True, **DIRECTIONS, **ALL}
+KEEPS = {"keeps_clusters": True}  # clients stay where they are: a robust rule may split clusters
 EXPECTED: dict[str, dict[str, Any]] = {
-    "fedavg": {},  # the server needs a weighted mean of solutions
-    "fedprox": {},
+    "fedavg": KEEPS,  # the server needs a weighted mean of solutions
+    "fedprox": KEEPS,
     "scaffold": {"sends": "control variates", **KEPT},  # c_i
     "ditto": KEPT,  # v_i
     "apfl": KEPT,
@@ -40,7 +41,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2
     "sattler": {"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
-    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single", **ALL},  # one clustering, in round 20
+    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single", **ALL, **KEEPS},  # one clustering, in round 20
     "ifca": {"clients": 3, "updates": "single"},  # k = 3 different initial models
     "ifca_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
     "fesem": {"clients": 3, "updates": "single", **KEPT},  # distances of single solutions to the centers
