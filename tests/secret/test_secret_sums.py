@@ -81,7 +81,7 @@ def test_who_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
     one.mask(set(order[:3]))
     assert (~one.exchange.can_reveal()).sum() > 3
     one.reveal()
-    with pytest.raises(LostSumError, match="[0-4] shares of a secret are there, and 5 are needed"):
+    with pytest.raises(LostSumError, match=r"[0-4] shares of a secret are there, and 5 are needed"):
         one.unmasked()
 
 
