@@ -32,8 +32,9 @@ class WeightedSum:
 
     def mean(self, dtype: type = np.float32) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
         """The weighted means (zero where nothing was added), of a type, and the weights they rest on."""
-        divisor = np.where(self._weight > 0, self._weight, 1)
-        return (self._sum / divisor[:, None]).astype(dtype, copy=False), self._weight
+        means, used = np.zeros(self._sum.shape, dtype), np.flatnonzero(self._weight > 0)
+        means[used] = self._sum[used] / self._weight[used, None]
+        return means, self._weight
 
 
 def mean_by_model(

@@ -91,7 +91,7 @@ class FLHC:
             standing=policies.standing_tasks(self),
             shared_head=policies.shared_head(self),
             compares_all=True,
-            keeps_clusters=True,
+            keeps_clusters=self.migration == "none" and not self.eta_g,
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:

@@ -124,7 +124,7 @@ class PrivateWorld(WorldProxy):
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(f"privacy: the task {task.name} asks clients that were not drawn in round {self._round}")
-        elif self._cohort is None and self._mechanism.settings.uncharged == "refuse":
+        elif self._cohort is None:
             raise TaskError(f"privacy: the task {task.name} is charged in rounds only, and was asked outside of one")
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:

@@ -1,6 +1,6 @@
 """Noisy sums that no server adds the noise to: every client masks its clipped update with a share of the noise.
 
-    each of the clients adds N(0, s^2 / n_min) to every number, s = z (C + sqrt(p) / scale):
+    each of the clients adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
 
 a sum of n_min answers or more has at least the noise of the mechanism, and one of fewer is lost. The rounding to
 integers may lengthen an update by sqrt(p) steps of the grid, which is in s. (A discrete Gaussian would be the exact
@@ -38,7 +38,7 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
         "secret_sums": {
             "least": least,
             "lost": sum(len(entry.get("lost", ())) for entry in journal.entries),
-            "noise": f"clients add it: {least} of them together that of the mechanism, and no sum is of fewer",
+            "noise": f"clients add it: {least - 1} of them together that of the mechanism, and {least} answer or more",
         },
         "trusted": _trusted(journal.uncharged),
     }
@@ -76,7 +76,7 @@ def noise_share(mechanism: Mechanism, least: int, members: int, numbers: int, se
     Raises:
         TaskError: so few bits are left for each client that rounding would lengthen its update.
     """
-    clip, share = mechanism.settings.clip, mechanism.noise_multiplier / math.sqrt(least)
+    clip, share = mechanism.settings.clip, mechanism.noise_multiplier / math.sqrt(least - 1)
     grid = Grid(members, clip * (1 + _TAIL * _LONGER * share), mechanism.settings.examples_cap or 1)
     longest = clip + math.sqrt(numbers) / grid.scale
     if longest > _LONGER * clip or not grid.fits():

@@ -183,8 +183,8 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if private:
         epsilon, delta = price_of_runs(private)
         lines.append(
-            f"Privacy: all {len(private)} private runs, on the same clients, cost up to epsilon {epsilon:.3g} at delta "
-            f"{delta:.3g} together; choosing among them by scores without noise is not covered."
+            f"Privacy: all {len(private)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} "
+            f"at delta {delta:.3g} together; choosing among them by scores without noise is not covered."
         )
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)

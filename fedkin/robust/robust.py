@@ -29,6 +29,7 @@ from fedkin.robust.splitting import SPLIT, Clusters, split, times_left_out
 from fedkin.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.robust.weights import aggregate_and_weights
 
+SELECTING = ("krum", "mda", "nnm")  # rules, and a step before one, by which few rows count: no sign of an attack
 JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
@@ -65,6 +66,11 @@ class RobustAggregation:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
                 "others"
+            )
+        if self.split_after and (one := next((name for name in SELECTING if name in self.rule), None)):
+            raise MethodError(
+                f"robust.split_after: {one} leaves out honest updates too, so that honest clients would leave; take "
+                "geometric_median, median or trimmed_mean, or majority+geometric_median"
             )
         if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
             raise MethodError(
@@ -112,7 +118,7 @@ def split_refusal(method: Method) -> str | None:
         return None
     return (
         f"{type(method).__name__} assigns clients anew, or has more for each cluster than a model, so that none can be "
-        "split: leave out robust.split_after, or take flhc, fedavg or fedprox"
+        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg or fedprox"
     )
 
 
@@ -199,7 +205,8 @@ class Robust:
         which they are suspected, is that of the update with which they left."""
         times = times_left_out(after.times_left_out, world.weight, world.sent)
         now = Clusters(after.models, after.assignment, after.left_cluster)
-        clusters = split(now, times >= self.settings.split_after, self.settings.excluded)
+        due = world.sent & (times >= self.settings.split_after)
+        clusters = split(now, due, self.settings.excluded)
         moved = clusters.assignment != after.assignment
         return replace(
             after,

@@ -42,8 +42,8 @@ def times_left_out(
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
     """The clusters after clients that are due have left: those of one cluster together, with a copy of its model.
 
-    A group stays if with it more clients had left its cluster than may be Byzantine: then the rule may have left out
-    the honest, and the fewer of them are left the more it would.
+    Who has left once does not leave again. A group stays if with it more clients had left its cluster than may be
+    Byzantine: then the rule may have left out the honest, and the fewer of them are left the more it would.
 
     Args:
         clusters: before.
@@ -53,8 +53,8 @@ def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], 
     models, assignment, left = clusters.models, clusters.assignment.copy(), clusters.left_cluster.copy()
     for k in np.unique(assignment[due & (assignment != UNASSIGNED)]):
         gone, members = clusters.left_cluster == k + 1, clusters.assignment == k
-        group = members & due
-        if (group | gone).sum() <= most(int((members | gone).sum())):
+        group = members & due & (clusters.left_cluster == 0)
+        if group.any() and (group | gone).sum() <= most(int((members | gone).sum())):
             assignment[group], left[group] = len(models), k + 1
             models = np.concatenate([models, models[k : k + 1]])
     return Clusters(models, assignment, left)

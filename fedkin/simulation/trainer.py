@@ -70,6 +70,7 @@ class Trainer:
             return self._side_by_side(lanes).train(*own)
         if work.positive is not None or (weights is not None and terms is NO_TERMS and not gradient):
             return self._train_groups(models, clients, model_index, work, num_steps, stream, weights)
+        models, model_index = _models_of_rows(models, model_index)
         batches = self._batches(clients, work, num_steps, stream)
         separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
         recipe = _recipe(work, self._lanes or 1, gradient=gradient and not separate)
@@ -209,6 +210,18 @@ class Trainer:
             words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
         own = (self._data.x, self._data.y, self._data.train, clients, model_index, batches)
         return plan(*own, words, positive, gather)
+
+
+def _models_of_rows(
+    models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "r"]
+) -> tuple[Float[np.ndarray, "k P"], Int[np.ndarray, "r"]]:
+    """Where there are many more models than rows, those of the rows alone, and their numbers among these: of a thousand
+    peers' models only those that are trained go to a device. Their number is one of few, for each is a program."""
+    used, index = np.unique(model_index, return_inverse=True)
+    count = rounded_up(len(model_index))
+    if count >= len(models):
+        return models, model_index
+    return models[np.pad(used, (0, count - len(used)))], index
 
 
 def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:

@@ -56,8 +56,8 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
     """Each of the K sums, also of a model that nobody has chosen; more clients add more."""
     rng = np.random.default_rng(0)
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
-    for members, factor in ((4, 1.0), (16, 2.0)):
-        grid, share = noise_share(mechanism, 4, members, 20_000, seeded)
+    for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, who knows its own share
+        grid, share = noise_share(mechanism, 5, members, 20_000, seeded)
         total = np.zeros(20_000 + EXTRA, np.uint32)
         for _ in range(members):
             total += grid.noisy(None if hide_choice else np.zeros(20_000, np.float32), 5, share, rng, 20_000)
@@ -105,9 +105,9 @@ def test_noise_of_a_seed_is_never_asked_of_a_site() -> None:
 
 
 def test_rounding_is_in_the_noise() -> None:
-    """s = z (C + sqrt(p) / scale) / sqrt(n_min), worked by hand for a coarse grid."""
+    """s = z (C + sqrt(p) / scale) / sqrt(n_min - 1), worked by hand for a coarse grid."""
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
-    grid, share = noise_share(mechanism, 4, 2**16, 50, True)
+    grid, share = noise_share(mechanism, 5, 2**16, 50, True)
     assert grid.bits == 16 and grid.limit == pytest.approx(0.3 * (1 + 8 * 1.05 / 2))
     step = grid.limit / (2**15 - 1)
     assert share.deviation == pytest.approx((0.3 + np.sqrt(50) * step) / 2)

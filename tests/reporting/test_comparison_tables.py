@@ -357,7 +357,7 @@ def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str)
         for (key, run), price in zip(found.finished.items(), prices, strict=True)
     }
     told = " ".join(comparison_tables.table_notes(dataclasses.replace(found, finished=finished)))
-    assert f"all 3 private runs, on the same clients, cost up to {sum_} at delta 0.003 together" in told
+    assert f"all 3 finished private runs, on the same clients, cost up to {sum_} at delta 0.003 together" in told
     assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
 
 

@@ -70,6 +70,21 @@ def test_more_than_may_be_byzantine_do_not_leave() -> None:
     assert split(half, second, lambda count: count // 2).assignment.tolist() == [1, 1, 0, 0, 0]  # 3 of 5
 
 
+def test_who_has_left_does_not_leave_again_and_counts_as_gone() -> None:
+    """Two of six leave cluster 0; were one of them to leave its new cluster, another could leave cluster 0."""
+    left = np.array([1, 1, 0, 0, 0, 0])
+    clusters = Clusters(np.zeros((2, 1), np.float32), np.array([1, 1, 0, 0, 0, 0]), left)
+    after = split(clusters, np.array([True, False, True, False, False, False]), lambda count: count // 3)
+    assert len(after.models) == 2
+    np.testing.assert_array_equal(after.left_cluster, left)
+
+
+@pytest.mark.parametrize("rule", ["krum", "multi_krum", "mda", "nnm+trimmed_mean"])
+def test_rules_that_leave_out_honest_updates_split_nothing(rule: str) -> None:
+    with pytest.raises(MethodError, match=r"split_after: .* leaves out honest updates too.*take geometric_median"):
+        fk.RobustAggregation(rule, split_after=2)
+
+
 def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
     """They attack in rounds 2 and 3, and are apart from then on; they stay suspects, though nobody judges them."""
     assert DATA.true_clusters is not None
@@ -126,7 +141,8 @@ def test_a_run_that_splits_resumes_to_the_bit(memory: int, tmp_path: Path) -> No
 
 
 def test_methods_whose_clusters_cannot_be_split_are_refused_by_name() -> None:
-    for method in (fk.IFCA(clusters=2, weighting="examples"), fk.FlexCFL(clusters=2), TrueClusters()):
+    moving = (fk.FLHC(threshold=1.0, migration="label_blind"), fk.FLHC(threshold=1.0, eta_g=0.1))
+    for method in (fk.IFCA(clusters=2, weighting="examples"), fk.FlexCFL(clusters=2), TrueClusters(), *moving):
         with pytest.raises(
             ConfigError, match=f"robust.*{type(method).__name__} assigns clients anew.*leave out robust"
         ):

@@ -57,6 +57,16 @@ def test_another_round_another_result() -> None:
     assert (one.update != other.update).any(axis=1)[several_batches].all()
 
 
+def test_models_that_no_row_trains_change_nothing() -> None:
+    """Those of the rows go to the device where there are many more: peers have one each."""
+    one = trained(world())
+    many = np.tile(np.full_like(START[:1], np.nan), (100, 1))
+    many[90 : 90 + len(START)] = START[::-1]
+    other = train(world(), many, EVERYONE, 89 + len(START) - WHICH, stream=STREAM)
+    np.testing.assert_array_equal(one.update, other.update)
+    np.testing.assert_array_equal(one.loss, other.loss)
+
+
 def test_number_of_devices() -> None:
     """One, two and three host devices, and this process with its one."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=3"
