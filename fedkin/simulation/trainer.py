@@ -24,6 +24,7 @@ from fedkin.simulation.padding import Plan, plan, stack_plans
 from fedkin.simulation.recipe import Recipe
 
 _WIDTH = 64  # samples at a time of a full gradient
+_MANY = 4  # models for each row, above which a call has many
 
 
 class Trainer:
@@ -216,10 +217,11 @@ def _models_of_rows(
     models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "r"]
 ) -> tuple[Float[np.ndarray, "k P"], Int[np.ndarray, "r"]]:
     """Where there are many more models than rows, those of the rows alone, and their numbers among these: of a thousand
-    peers' models only those that are trained go to a device. Their number is one of few, for each is a program."""
+    peers' models only those that are trained go to a device. Fewer are left as they are: each number of models is a
+    program of its own, and rounds of another number of clients would compile more of them."""
     used, index = np.unique(model_index, return_inverse=True)
     count = rounded_up(len(model_index))
-    if count >= len(models):
+    if _MANY * count >= len(models):
         return models, model_index
     return models[np.pad(used, (0, count - len(used)))], index
 
