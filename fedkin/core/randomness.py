@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float, UInt64
 
 from fedkin.core.errors import ConfigError
 
@@ -51,3 +52,12 @@ class Stream:
     def _entropy(self) -> list[int]:
         name = int.from_bytes(hashlib.sha256(self.purpose.encode()).digest()[:8], "little")
         return [self.seed, self.round, name]
+
+
+def uniform_of(words: UInt64[np.ndarray, "c"]) -> Float[np.ndarray, "c"]:
+    """Numbers above 0 and below 1, of random bits: never 0 or 1, whose normal quantiles are infinite.
+
+    Args:
+        words: 64 bits for each number, which has the first 52 of them: with 53 the largest would be rounded to 1.
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -4,20 +4,24 @@ m canaries are clients whose updates are random directions; each is in or out by
 that is in takes part with the run's sampling probability, independently of the others, without a cap on the cohort. The
 run's own functions clip the updates and add the noise, with a fixed clip. Then whoever sees the sums guesses: the r / 2
 canaries with the highest products with the sums are in, the r / 2 with the lowest are out. So many right guesses are
-unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
+unlikely under a small epsilon. Of a run with secret sums the canaries go through the clients' own clip and rounding, and
+as many clients as the least sum has besides add their shares of the noise: the least noise that any sum has. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
 2023 (theorem 5.2).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from fedkin.privacy.client_dp import Mechanism
 from fedkin.privacy.mechanism import clipped, noisy_sums
-from fedkin.privacy.randomness import Randomness
+from fedkin.privacy.randomness import Randomness, SeededRandomness
+from fedkin.privacy.secret_noise import noise_share
+from fedkin.secret.quantization import EXTRA
 
 LEVEL = 0.05
 _DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
@@ -29,7 +33,8 @@ class Audit:
     """What came of it.
 
     Attributes:
-        claim: the epsilon that the accountant says.
+        claim: the epsilon that the accountant says of the sums of updates; scores, which the canaries have none of, are
+            not in it.
         lower_bound: an epsilon below which the guesses would have been right less often, at 95% confidence.
         correct: right guesses.
         guesses: r.
@@ -97,6 +102,7 @@ def audit(
     canaries: int = 1000,
     guesses: int = 100,
     noise_factor: float = 1.0,
+    least: int | None = None,
 ) -> Audit:
     """Run canaries through the mechanism of a run, and guess.
 
@@ -107,20 +113,64 @@ def audit(
         canaries: m.
         guesses: r, even.
         noise_factor: of the noise that is really added; below 1 it is a fault that the audit is to find.
+        least: n_min of secret sums, to which clients add the noise; None: the server adds it.
     """
-    clip = mechanism.settings.clip
     directions = randomness.normal(canaries, _DIMENSIONS)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     present = randomness.uniform(canaries) < 0.5
-    scores = np.zeros(canaries)
-    releases = [(1.0, 1.0, mechanism.start_noise)] * mechanism.start_sums  # probability, clip, noise multiplier
-    releases += [(mechanism.probability, clip, mechanism.update_noise)] * rounds
-    for probability, longest, noise in releases:
-        taking_part = present & (randomness.uniform(canaries) < probability)
-        rows = clipped(2 * longest * directions[taking_part], longest)  # too long: the clip is a part of what is tested
-        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness)
-        scores += directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)  # as the less noisy say more
+    if least is None:
+        scores = _scores(mechanism, rounds, randomness, directions, present, noise_factor)
+    else:
+        scores = _secret_scores(mechanism, rounds, randomness, directions, present, noise_factor, least)
     order = np.argsort(scores)
     correct = int(present[order[-(guesses // 2) :]].sum() + (~present[order[: guesses // 2]]).sum())
     bound = lower_bound(canaries, 2 * (guesses // 2), correct, mechanism.settings.delta)
-    return Audit(mechanism.epsilon(rounds), bound, correct, 2 * (guesses // 2), canaries, rounds)
+    claim = mechanism.epsilon(rounds, score_sums=0)
+    return Audit(claim, bound, correct, 2 * (guesses // 2), canaries, rounds)
+
+
+def _scores(
+    mechanism: Mechanism,
+    rounds: int,
+    randomness: Randomness,
+    directions: Float[np.ndarray, "m p"],
+    present: Bool[np.ndarray, "m"],
+    noise_factor: float,
+) -> Float[np.ndarray, "m"]:
+    """How much the sums of a trusted server speak for each canary, those of a cold start too."""
+    scores = np.zeros(len(directions))
+    releases = [(1.0, 1.0, mechanism.start_noise)] * mechanism.start_sums  # probability, clip, noise multiplier
+    releases += [(mechanism.probability, mechanism.settings.clip, mechanism.update_noise)] * rounds
+    for probability, longest, noise in releases:
+        taking_part = present & (randomness.uniform(len(directions)) < probability)
+        rows = clipped(2 * longest * directions[taking_part], longest)  # too long: the clip is a part of what is tested
+        sums = noisy_sums(rows, np.zeros(len(rows), np.int64), 1, noise * noise_factor, longest, randomness)
+        scores += directions @ sums[0] / (longest * max(noise, _LEAST) ** 2)  # as the less noisy say more
+    return scores
+
+
+def _secret_scores(
+    mechanism: Mechanism,
+    rounds: int,
+    randomness: Randomness,
+    directions: Float[np.ndarray, "m p"],
+    present: Bool[np.ndarray, "m"],
+    noise_factor: float,
+    least: int,
+) -> Float[np.ndarray, "m"]:
+    """The same of secret sums. Who takes part is seen, and the claim is of a client that does in every round: so do
+    the canaries."""
+    seeded, numbers = isinstance(randomness, SeededRandomness), directions.shape[1]
+    rng = randomness.rng if isinstance(randomness, SeededRandomness) else np.random.default_rng()
+    grid, share = noise_share(mechanism, least, len(directions) + least - 1, numbers, seeded)
+    silent, faulty = replace(share, deviation=0.0), replace(share, deviation=share.deviation * noise_factor)
+    updates = np.zeros(numbers + EXTRA, np.uint32)
+    for direction in directions[present]:
+        updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)
+    seen = np.zeros(numbers)
+    for _ in range(rounds):
+        total = updates.copy()
+        for _ in range(least - 1):
+            total += grid.noisy(None, grid.cap, faulty, rng, numbers)
+        seen += total.view(np.int32)[:-EXTRA] / grid.scale
+    return directions @ seen

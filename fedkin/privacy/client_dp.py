@@ -97,6 +97,8 @@ class ClientDP:
 
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
+        if self.scores is not None:
+            self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
         noise, most = self.noise_multiplier, rounds
         if noise is None:
             noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
@@ -116,6 +118,13 @@ class ClientDP:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for {start_sums} noisy "
                 f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
+            )
+
+    def _refuse_dear_scores(self, cost: float) -> None:
+        if self.epsilon is not None and cost >= self.epsilon:
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, of noise "
+                f"{self.scores:g}: raise privacy.scores, or leave it out"
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
@@ -209,7 +218,7 @@ class Mechanism:
         sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
         if self.fixed_cohorts:
             sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
-        if self.settings.cap:
+        if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
             sampling += f", at most {self.settings.cap} clients"
         neighbours, observer = "one client added or removed", "does not learn who took part in which round"
         if self.seen_cohorts:
@@ -222,6 +231,7 @@ class Mechanism:
         more |= {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
         return {
             "delta": self.settings.delta,
+            "clients": self.clients,
             "unit": "one whole client, in all rounds together",
             "neighbours": neighbours,
             "sampling": sampling,

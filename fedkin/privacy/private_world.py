@@ -84,11 +84,12 @@ class PrivateWorld(WorldProxy):
         self.released = self.started = 0  # noisy sums: of the round, of the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Noisy sums; choices, and what has no reply, as they are. Raises TaskError for all other work."""
+        """Noisy sums; what has no reply, and choices that a trusted server keeps to itself, as they are. Raises
+        TaskError for all other work."""
         if wants_sums(task) or is_start(task):
             self._refuse_others(task, clients)
             return self._noisy(task, clients, stream)
-        if task.up.arrays and not is_choice(task):
+        if task.up.arrays and not (is_choice(task) and self._secret is None):  # a server of secret sums is not trusted
             self._charge_infinite(task)
         return self._world.run(task, clients, stream)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-_BITS = 53  # of a uniform number
+from fedkin.core.randomness import uniform_of
 
 
 @runtime_checkable
@@ -31,8 +31,7 @@ class SystemRandomness:
     """The operating system's. Whoever knows the run's seed can subtract none of it."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
-        bits = np.frombuffer(secrets.token_bytes(8 * count), np.uint64) >> np.uint64(64 - _BITS)
-        return (bits.astype(np.float64) + 0.5) * 2.0**-_BITS
+        return uniform_of(np.frombuffer(secrets.token_bytes(8 * count), np.uint64))
 
     def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
         return ndtri(self.uniform(int(np.prod(shape)))).reshape(shape)

@@ -29,7 +29,7 @@ def statement(private: Private, planned: int, round: int) -> dict[str, Any]:
         **facts,
         "rounds": {"released": journal.rounds, "planned": planned},
         **_scores(private, round),
-        "charged": _charged(journal),
+        "charged": _charged(journal, private.secret is not None),
         "not_charged": [
             "which settings were tried on the same clients (K, learning rate, clip), by compare, advise or eps too",
             "other runs on the same clients",
@@ -57,8 +57,9 @@ def _scores(private: Private, round: int) -> dict[str, Any]:
     return {"scores": {"mean_accuracy": mean, "clients": clients, "standard_deviation_of_noise": noise / clients}}
 
 
-def _charged(journal: Journal) -> dict[str, str]:
+def _charged(journal: Journal, secret: bool) -> dict[str, str]:
     """What left the clients, by task, and at what price."""
+    choices = "no client sends one" if secret else "each client's own, among what was released; the server keeps them"
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
     sums, scores = "noisy sums of the clients of a round, one each", journal.score_sums
@@ -66,7 +67,7 @@ def _charged(journal: Journal) -> dict[str, str]:
         **{f"models ({name})": f"{count} {sums}" for name, count in tasks.items()},
         **{f"cold start ({name})": f"noisy sums of all clients: {count}" for name, count in start.items()},
         **({"scores (evaluate)": f"noisy sums of all clients' accuracies: {scores}"} if scores else {}),
-        "choices of clusters": "nothing: each client's own, among what was released; the server keeps them to itself",
+        "choices of clusters": f"nothing: {choices}{'' if secret else ' to itself'}",
         "counts, losses, scores of single clients, the best round": "nothing: they are not released",
         **{f"other client work ({name})": "infinite: no noise covers it" for name in journal.uncharged},
     }

@@ -179,16 +179,28 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
             what += ", on validation samples"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
-    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
-    if private:
-        epsilon, delta = price_of_runs(private)
-        lines.append(
-            f"Privacy: all {len(private)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} "
-            f"at delta {delta:.3g} together; choosing among them by scores without noise is not covered."
-        )
+    lines.extend(_privacy_notes(comparison))
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
         lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
+    return lines
+
+
+def _privacy_notes(comparison: Comparison) -> list[str]:
+    """What all private runs of a comparison cost together, and what is wrong with that; nothing where none is."""
+    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
+    if not private:
+        return []
+    epsilon, delta = price_of_runs(private)
+    more = "; what runs that are not finished have released comes on top" if comparison.missing else ""
+    lines = [
+        f"Privacy: all {len(private)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} at "
+        f"delta {delta:.3g} together; choosing among them by scores without noise is not covered{more}."
+    ]
+    clients = max(one["clients"] for one in private)
+    if delta >= 1 / clients:
+        lines.append(f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them whole.")
+    lines.extend(sorted({f"Privacy: {one['warning']}." for one in private if "warning" in one}))
     return lines
 
 

@@ -30,7 +30,7 @@ from fedkin.run.parts import Parts
 from fedkin.run.private_runs import check_private, closing_record, private_method
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
-from fedkin.run.secret_runs import secret_method, secret_record
+from fedkin.run.secret_runs import check_secret, secret_method, secret_record
 from fedkin.run.trust_graph import peer_columns
 from fedkin.tracking.tracker import Tracker, dispatching
 
@@ -128,6 +128,8 @@ class Experiment(Generic[W]):
             private = [method for _, method in methods]
             settings = self.plan, self.worlds.clients, self.trackers, self.options.secret
             check_private(self.options.privacy, private, *settings)
+        if self.options.secret is not None:
+            check_secret(self.options.secret, self.plan, self.options.privacy)
         self.worlds.check([(entry, self.options.applied(method)) for entry, method in methods], self.plan)
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:

@@ -145,9 +145,10 @@ def audit_of_config(config: RunConfig) -> Audit:
         raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
     clients = registry.make(registry.datasets(), config.data).clients
     method = registry.make(registry.methods(), config.method)
-    mechanism = mechanism_of(settings, method, config.plan, clients, make_option("secret", config.secret))
+    secret = make_option("secret", config.secret)
+    mechanism = mechanism_of(settings, method, config.plan, clients, secret)
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
-    return audit(mechanism, rounds, SystemRandomness())
+    return audit(mechanism, rounds, SystemRandomness(), least=None if secret is None else secret.least)
 
 
 def closing_record(method: Method, run_state: RunState, plan: Plan, out: Path | None) -> dict[str, Any]:

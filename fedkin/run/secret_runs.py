@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedkin.config.plan import Plan
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
+from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import SECRET_SUMS, Journal
 from fedkin.privacy.private import Private
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.privacy.secret_sums import Secret
+
+
+def check_secret(settings: SecretSums, plan: Plan, privacy: ClientDP | None) -> None:
+    """Refuse (ConfigError) settings with which no round has a sum, and those that privacy has of its own.
+
+    Args:
+        settings: of the sums.
+        plan: of the run.
+        privacy: settings of a private run; None: without.
+    """
+    if plan.cohort < settings.least:
+        raise ConfigError(
+            f"secret.least = {settings.least}: cohorts of run.cohort = {plan.cohort} are too small for such a sum: raise "
+            "run.cohort"
+        )
+    if privacy is None:
+        return
+    for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
+        if getattr(settings, name) != getattr(SecretSums(), name):
+            raise ConfigError(f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave it out")
 
 
 def secret_method(method: Method, settings: SecretSums, out: Path | None) -> Secret:

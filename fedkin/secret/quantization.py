@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, UInt32
 from scipy.special import ndtri
 
+from fedkin.core.randomness import uniform_of
 from fedkin.security.secret_keys import add_mask, new_seed
 
 EXTRA = 4  # integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing
@@ -47,8 +48,7 @@ class NoiseShare:
             return self.deviation * rng.normal(size=count)
         words = np.zeros(2 * count, np.uint32)
         add_mask(words, new_seed())
-        uniform = ((words.view(np.uint64) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-        return self.deviation * ndtri(uniform)
+        return self.deviation * ndtri(uniform_of(words.view(np.uint64)))
 
 
 @dataclass(frozen=True)

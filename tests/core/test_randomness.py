@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.core.randomness import Stream
+from fedkin.core.randomness import Stream, uniform_of
 
 BASE = Stream(7, 3, "train")
 
@@ -74,3 +74,10 @@ def test_streams_stay_what_they_are() -> None:
     assert stream.client(3).integers(1000, size=4).tolist() == [252, 684, 729, 461]
     assert stream.words().tolist() == [86545508, 387626923]
     assert stream.words(3).tolist() == [3135489905, 661143369]
+
+
+def test_uniform_numbers_of_bits_are_never_0_or_1() -> None:
+    """The largest of 53 bits and a half would be rounded to 1."""
+    words = np.array([0, 2**63, 2**64 - 1], np.uint64)
+    np.testing.assert_array_equal(uniform_of(words), [2.0**-53, 0.5 + 2.0**-53, 1 - 2.0**-53])
+    assert 0 < uniform_of(words).min() and uniform_of(words).max() < 1

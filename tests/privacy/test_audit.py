@@ -36,6 +36,25 @@ def test_the_claim_holds_and_a_tenth_of_the_noise_is_found(seed: int) -> None:
     assert faulty.lower_bound > faulty.claim and not faulty.holds
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_noise_in_secret_sums_hold_and_a_tenth_of_them_is_found(seed: int) -> None:
+    """The same mechanism where four clients of the five that a sum has at least add the noise. Cohorts of a tenth cost
+    what rounds of everybody do."""
+    settings = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3)
+    mechanism = settings.mechanism(1000, 100, 10, "uniform", seen_cohorts=True)
+    sound = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)), least=5)
+    assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim and sound.holds
+    faulty = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)), noise_factor=0.1, least=5)
+    assert faulty.lower_bound > faulty.claim and not faulty.holds
+
+
+def test_the_claim_is_of_what_canaries_go_through() -> None:
+    """Their sums of updates, and no sum of scores."""
+    scored = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3, scores=1.0).mechanism(1000, 1000, 10, "uniform")
+    assert audit(scored, 10, SeededRandomness(np.random.default_rng(0))).claim == pytest.approx(2.59, abs=0.01)
+    assert scored.epsilon(10) > 4
+
+
 def test_a_cold_start_is_a_part_of_it() -> None:
     """Three sums of all clients and seven rounds of everybody, with equal noise, give away what ten rounds do."""
     settings = ClientDP(noise_multiplier=5.0, start_noise=5.0, delta=1e-5, clip=0.3)

@@ -19,6 +19,7 @@ from scipy import stats
 import fedkin as fk
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
+from fedkin.privacy.private import NOT_PRIVATE
 from fedkin.reporting import comparison_figure, comparison_tables, ranks_figure
 from fedkin.reporting.comparison_progress import Pace, tables
 from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
@@ -353,12 +354,36 @@ def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str)
     found = comparison({"": {"FedAvg": AVG}})
     prices = [2.0, 2.0, last]
     finished = {
-        key: dataclasses.replace(run, final=run.final | {"privacy": {"epsilon": price, "delta": 1e-3}})
+        key: dataclasses.replace(run, final=run.final | {"privacy": {"epsilon": price, "delta": 1e-3, "clients": 50}})
         for (key, run), price in zip(found.finished.items(), prices, strict=True)
     }
     told = " ".join(comparison_tables.table_notes(dataclasses.replace(found, finished=finished)))
     assert f"all 3 finished private runs, on the same clients, cost up to {sum_} at delta 0.003 together" in told
     assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
+
+
+def test_what_is_wrong_with_the_privacy_of_a_comparison_is_said() -> None:
+    """Seeded noise; a delta that is no protection; runs that are still going on have spent, too."""
+    found = comparison({"": CURVES})
+    said = {"epsilon": 1.0, "delta": 1e-6, "clients": 20}
+    notes = [
+        " ".join(
+            comparison_tables.table_notes(
+                dataclasses.replace(
+                    found,
+                    finished={
+                        key: dataclasses.replace(run, final=run.final | {"privacy": said | more})
+                        for key, run in found.finished.items()
+                    },
+                )
+            )
+        )
+        for more in ({}, {"delta": 0.2}, {"warning": NOT_PRIVATE})
+    ]
+    assert all("what runs that are not finished have released comes on top." in note for note in notes)
+    assert "allows to publish" not in notes[0] and NOT_PRIVATE not in notes[0]
+    assert "with 20 clients allows to publish one of them whole." in notes[1]
+    assert notes[2].count(f"Privacy: {NOT_PRIVATE}.") == 1
 
 
 def test_a_dash_for_the_best_is_explained() -> None:

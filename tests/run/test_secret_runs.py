@@ -29,6 +29,7 @@ from fedkin.run.simulate import execute
 from fedkin.secret.client import Session
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
+from fedkin.tasks.sketches import NearestSketch
 from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import federation
 
@@ -50,6 +51,8 @@ def models_of(world: Any, count: int = 2) -> np.ndarray:
 
 def simulate(method: Any = None, secret: Any = PLAIN, rounds: int = 3, **options: Any) -> fk.Run:
     settings = {"rounds": rounds, "cohort": 8, "local": fk.SGD(lr=0.1), **options}
+    if secret is PLAIN and "privacy" in options:  # examples are counted by privacy's own cap
+        secret = fk.SecretSums()
     return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), secret=secret, **settings)
 
 
@@ -318,6 +321,40 @@ def test_private_and_secret(tmp_path: Path) -> None:
         simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
 
 
+@pytest.mark.parametrize(
+    ("secret", "cohort", "words"),
+    [
+        (fk.SecretSums(least=5), 4, r"secret\.least = 5: cohorts of run\.cohort = 4 are too small"),
+        (fk.SecretSums(limit=2.0), N, r"secret\.limit is of sums without privacy: set privacy\.clip"),
+        (fk.SecretSums(examples_cap=7), N, r"set privacy\.examples_cap, and leave it out"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(secret: fk.SecretSums, cohort: int, words: str) -> None:
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3)
+    with pytest.raises(ConfigError, match=words):
+        simulate(secret=secret, privacy=privacy, cohort=cohort)
+    if secret.least > cohort:
+        with pytest.raises(ConfigError, match=words):
+            simulate(secret=secret, cohort=cohort)
+
+
+def test_a_choice_that_a_client_sends_is_not_hidden_from_a_server_of_secret_sums() -> None:
+    """A trusted server keeps it to itself; here epsilon is infinite, or it is refused."""
+    settings = fk.ClientDP(noise_multiplier=1.0, delta=1e-3)
+    task = NearestSketch(models_of(simulated())[0], fk.SGD(lr=0.1), directions=np.eye(2, 64, dtype=np.float32))
+
+    def world(settings: fk.ClientDP, secret: fk.SecretSums | None) -> PrivateWorld:
+        mechanism = settings.mechanism(N, N, 1, "uniform")
+        return PrivateWorld(simulated(), mechanism, Journal(), SystemRandomness(), 1, EVERYONE, secret)
+
+    assert world(settings, None).run(task, EVERYONE, Stream(0)).arrived.all()
+    with pytest.raises(TaskError, match="sends what no noise covers"):
+        world(settings, PLAIN).run(task, EVERYONE, Stream(0))
+    own = world(replace(settings, uncharged="infinite"), replace(PLAIN, others="clear"))
+    own.run(task, EVERYONE, Stream(0))
+    assert own._journal.uncharged == [task.name]
+
+
 def test_simulated_clients_do_not_sign() -> None:
     with pytest.raises(ConfigError, match=r"secret\.signed: simulated clients have no certificates"):
         simulate(secret=fk.SecretSums(signed=True))
@@ -354,6 +391,9 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(cap: int | Non
     options: dict[str, Any] = {"privacy": privacy, "cohort": 4, "rounds": 3}
     run = simulate(**options, selection="uniform", out=tmp_path / "run")
     said = run.summary()["privacy"]
+    assert ("at most 3 clients" in said["sampling"]) is (cap is not None)
+    loose = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, cap=9).mechanism(N, 4, 3, "uniform", seen_cohorts=True)
+    assert "at most" not in loose.facts()["sampling"]
     event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(1.0), 3)
     exact = dp_accounting.pld.PLDAccountant().compose(event).get_epsilon(1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
