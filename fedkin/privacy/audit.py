@@ -4,9 +4,11 @@ m canaries are clients whose updates are random directions; each is in or out by
 that is in takes part with the run's sampling probability, independently of the others, without a cap on the cohort. The
 run's own functions clip the updates and add the noise, with a fixed clip. Then whoever sees the sums guesses: the r / 2
 canaries with the highest products with the sums are in, the r / 2 with the lowest are out. So many right guesses are
-unlikely under a small epsilon. Of a run with secret sums the canaries go through the clients' own clip and rounding, and
-as many clients as the least sum has besides add their shares of the noise: the least noise that any sum has. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
+unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
 2023 (theorem 5.2).
+
+Of a run with secret sums the canaries go through the clients' own clip and rounding, and only as many others as the
+smallest sum has add their shares of the noise: the least noise that any sum has.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def check_secret(settings: SecretSums, plan: Plan, privacy: ClientDP | None) -> 
     """
     if plan.cohort < settings.least:
         raise ConfigError(
-            f"secret.least = {settings.least}: cohorts of run.cohort = {plan.cohort} are too small for such a sum: raise "
-            "run.cohort"
+            f"secret.least = {settings.least}: cohorts of run.cohort = {plan.cohort} are too small for such a sum: "
+            "raise run.cohort"
         )
     if privacy is None:
         return
