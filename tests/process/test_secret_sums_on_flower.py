@@ -79,5 +79,5 @@ def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Pat
     assert said["secret"]["answered"] == 3 and said["privacy"]["rounds"] == {"released": 1, "planned": 1}
     assert said["privacy"]["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3)
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    noise = last.state.models[0] - fk.SimulatedWorld(data, fk.models.mclr(data), fk.SGD()).initial(Stream(0))
+    noise = last.state.models[0] - fk.SimulatedWorld(data, fk.models.mclr(data), fk.SGD()).initial(Stream(0).child("model"))
     assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)  # clipped updates are a tenth of that
