@@ -13,7 +13,6 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.codec import decode
-from fedkin.core.randomness import Stream
 from fedkin.run import checkpoint
 from fedkin.secret.client import Session
 from tests.free_ports import until
@@ -73,11 +72,13 @@ def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path
 
 def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Path) -> None:
     """z = 1, C = 0.3: three answers, each with a share for two of them, are 0.3 sqrt(3 / 2), and the mean is over 4."""
-    privacy = {"name": "client_dp", "noise_multiplier": 1.0, "delta": 1e-3, "clip": 0.3}
+    privacy: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "clip": 0.3}
     data = four_clients()
-    said = killed_after_its_shares(tmp_path, data, secret={"name": "sums"}, privacy=privacy)
+    said = killed_after_its_shares(tmp_path, data, secret={"name": "sums"}, privacy={"name": "client_dp", **privacy})
     assert said["secret"]["answered"] == 3 and said["privacy"]["rounds"] == {"released": 1, "planned": 1}
     assert said["privacy"]["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3)
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    noise = last.state.models[0] - fk.SimulatedWorld(data, fk.models.mclr(data), fk.SGD()).initial(Stream(0).child("model"))
-    assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)  # clipped updates are a tenth of that
+    quiet, local = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0}), fk.SGD(epochs=2, batch_size=10, lr=0.1)
+    exact = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, privacy=quiet)
+    noise = last.state.models - exact.models
+    assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)  # the killed one's update is a tenth of that
