@@ -5,8 +5,8 @@
 
 Data and training as in ``papers.trust``: MNIST in four rotations (kinds) of 25 clients with 60 samples each, softmax
 regression, five local epochs of SGD (batch 10, lr 0.05), 30 rounds; attackers know the honest updates of their model.
-A sleeper (``ipm@2``) attacks from round 2 on, after all clusters here are found. FL+HC cut by the silhouette in round 1,
-and ``majority+`` in front of the geometric median. *Evenly*: 30% of each kind attack, and all clients are in each
+A sleeper (``ipm@2``) attacks from round 2 on, after all clusters here are found. FL+HC cut by the silhouette in round
+1, and ``majority+`` in front of the geometric median. *Evenly*: 30% of each kind attack, and all clients are in each
 round; *at random*: 30% of all, and 40 of 100 clients are. Printed, by attack: the mean accuracy of honest clients after
 the last round, the lowest agreement of their clusters with the kinds (ARI) where it is below 1, and the share of
 attackers in clusters without honest clients.
