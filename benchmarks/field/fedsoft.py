@@ -14,7 +14,7 @@ are spread evenly over 0 .. 1, a third of the images behind a centre are of the 
 u were exact. Each centre is best on a kind of its own, but for the 200 rounds of the network: there a centre serves
 both kinds alike (88.9% and 87.5%, 88.1% and 88.2%).
 
-    python -m benchmarks.field.fedsoft [rounds] [--adam] [--hidden UNITS] [--seeds 1,2,3]
+    python -m benchmarks.field.fedsoft [rounds] [--adam] [--hidden UNITS] [--selected S] [--every TAU] [--seeds 1,2,3]
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def main() -> None:
     parser.add_argument("rounds", type=int, nargs="?", default=20)
     parser.add_argument("--adam", action="store_true", help="the local training of the authors' code")
     parser.add_argument("--hidden", type=int, help="units of a network; by default logistic regression")
+    parser.add_argument("--selected", type=int, help="clients drawn for each centre; by default all, with weights")
+    parser.add_argument("--every", type=int, default=1, help="rounds between measurements of importance")
     parser.add_argument("--seeds", default="1,2,3")
     given = parser.parse_args()
     local = ADAM if given.adam else SGD
@@ -68,7 +70,8 @@ def main() -> None:
         data, *kinds = federation(seed)
         model = fk.models.mclr(data) if given.hidden is None else fk.models.mlp(data, given.hidden)
         options = {"rounds": given.rounds, "local": local, "evaluate_every": given.rounds, "seed": seed}
-        run = fk.simulate(fk.FedSoft(2), data, model, cohort=data.clients, **options)
+        method = fk.FedSoft(2, every=given.every, selected=given.selected)
+        run = fk.simulate(method, data, model, cohort=data.clients, **options)
         accuracy, oracle = np.zeros((2, 2)), np.zeros(2)
         for number, kind in enumerate(kinds):
             test = kind.test[0]

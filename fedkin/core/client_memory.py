@@ -45,8 +45,9 @@ class ClientMemory:
         """The arrays of some clients [n ...]; ``default`` [n ...] of those that keep none."""
         if name not in self._columns:
             return default
-        rows = self.has(name, clients).reshape(-1, *(1,) * (self._columns[name].ndim - 1))
-        return np.where(rows, self._columns[name][clients], default)
+        values, absent = self._columns[name][clients], ~self.has(name, clients)
+        values[absent] = default[absent]
+        return values
 
     def kept(self, name: str, client: int) -> np.ndarray:
         """A copy of the array that one client keeps."""
@@ -85,7 +86,7 @@ class ClientMemory:
             known = "" if column is None else f", as {list(column.shape[1:])} is kept"
             raise TaskError(f"{who}: expected the axes [{memory.axes}]{known}, got the shape {list(shape)}")
         with np.errstate(over="ignore"):
-            given, values = values, values.astype(memory.dtype)
+            given, values = values, values.astype(memory.dtype, copy=False)
         if values.dtype.kind == "i" and not np.array_equal(values, given):
             raise TaskError(f"{who}: a number is too large for {values.dtype}")
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)

@@ -15,10 +15,10 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
     A vector of zeros has no direction: its similarity is zero, never NaN.
     """
-    return np.clip(_unit(a) @ _unit(b).T, -1, 1)
+    return np.clip(unit_rows(a) @ unit_rows(b).T, -1, 1)
 
 
-def _unit(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
+def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
     """Each row at length 1, a zero row as it is. Lengths are float64: those of float32 rows may overflow or underflow
     float32."""
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]

@@ -293,6 +293,7 @@ def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndar
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
     """Connected components of peers that trust each other both ways, numbered by their first members."""
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    return connected_components(trust & trust.T, directed=False)[1].astype(np.int64)
+    return connected_components(csr_array(trust & trust.T), directed=False)[1].astype(np.int64)

@@ -121,7 +121,7 @@ class FEROMA:
         profiles, examples, solution = state.profiles.copy(), state.examples.copy(), state.solution.copy()
         first = done[solution[done] == 0]
         solution[first] = len(state.models) + np.arange(len(first))
-        models = np.pad(state.models, ((0, len(first)), (0, 0)))
+        models = np.concatenate([state.models, start[: len(first)]])  # of these all rows are written next
         models[solution[done]] = (start + local.update)[local.arrived]
         profiles[done], examples[done] = points[local.arrived], local.examples[local.arrived]
         state = replace(state, models=models, profiles=profiles, examples=examples, solution=solution, ranges=ranges)

@@ -163,7 +163,7 @@ class Trainer:
         for r in owned:
             own = [batches[i] for i in r]
             plan = self._plan(clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
-            plan = plan._replace(**{n: v[r].astype(np.float32) for n, v in by_row.items() if v is not None})
+            plan = plan._replace(**{n: v[r].astype(np.float32, copy=False) for n, v in by_row.items() if v is not None})
             if of_steps is not None:
                 plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))

@@ -79,7 +79,8 @@ class Controlled(Task):
             local = rows.trainer.train(self.models, rows.clients[some], self.model_index[some], *options, terms)
             arrays, sound = self._results(old, local, self._way(sizes[some], rows.steps[some]))
             if sound.any():
-                rows.store(_CONTROL, some[sound], (old + arrays["control_update"])[sound])
+                control = old + arrays["control_update"]
+                rows.store(_CONTROL, some[sound], control if sound.all() else control[sound])
             ones = np.ones(len(some), np.int64)
             yield some, arrays | {"examples": ones, "model_index": self.model_index[some]}
 
@@ -98,12 +99,14 @@ class Controlled(Task):
         if self.option == "I":  # c_i+ = g_i(x)
             change = np.asarray(local.gradient) - old
         else:  # c_i+ = c_i - c + (x - y) / (K lr)
-            change = (-update / way - self.control).astype(np.float32)
+            change = update / -way
+            change -= self.control
+            change = change.astype(np.float32)
         arrays = {"update": update, "control_update": change}
         arrays |= {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
         checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]  # as the server's
         sound: np.ndarray = np.logical_and.reduce(checks)
-        for name in ("update", "control_update"):
+        for name in () if sound.all() else ("update", "control_update"):
             arrays[name] = np.where(sound[:, None], arrays[name], np.float32(np.nan))
         return arrays, sound
 

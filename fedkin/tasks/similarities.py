@@ -13,7 +13,7 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.schema import Rows, floats
 from fedkin.core.task import Task, initial, kept, setting
 from fedkin.core.training import LocalTraining
-from fedkin.measures.cosine import cosine
+from fedkin.measures.cosine import unit_rows
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,22 @@ class Similarities(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         local = client.train(self.start, self.work)
-        return {"cosine": self._cosines(local.update, local.loss)}
+        return {"cosine": self._cosines(unit_rows(self.directions), local.update, local.loss)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        directions = unit_rows(self.directions)
         for some in rows.portions(len(self.start)):
             index = np.zeros(len(some), np.int64)
             own = (self.work.select(some), rows.steps[some], rows.drawn())
             local = rows.trainer.train(self.start[None], rows.clients[some], index, *own)
             # one row at a time, as a client computes it: bits do not depend on the others
-            cosines = [self._cosines(*row) for row in zip(local.update, local.loss, strict=True)]
+            cosines = [self._cosines(directions, *row) for row in zip(local.update, local.loss, strict=True)]
             yield some, {"cosine": np.array(cosines, np.float32).reshape(len(some), -1)}
 
-    def _cosines(self, update: Float[np.ndarray, "P"], loss: Any) -> Float[np.ndarray, "K"]:
+    def _cosines(
+        self, directions: Float[np.ndarray, "K P"], update: Float[np.ndarray, "P"], loss: Any
+    ) -> Float[np.ndarray, "K"]:
+        """Cosines of an update with directions of length 1."""
         if not (np.isfinite(update).all() and update.any() and np.isfinite(loss)):
-            return np.full(len(self.directions), np.nan, np.float32)
-        return cosine(update[None], self.directions)[0].astype(np.float32)
+            return np.full(len(directions), np.nan, np.float32)
+        return np.clip(unit_rows(update[None]) @ directions.T, -1, 1)[0].astype(np.float32)
