@@ -51,6 +51,6 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 def listed(names: Iterable[object]) -> str:
     """The first names, and how many more there are: ``a, b, c, d and 6 more``."""
-    names = [str(name) for name in names]
+    names = names if isinstance(names, Sequence) else list(names)
     rest = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {rest:,} more" if rest > 0 else "")
+    return ", ".join(map(str, names[:LISTED])) + (f" and {rest:,} more" if rest > 0 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from fedkin.core.display import count, html_table, listed
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.array_checks import first_not_finite, is_array, type_of
+from fedkin.data.client_names import ClientNames
 from fedkin.data.packed_files import PackedFiles
 from fedkin.data.ragged import Ragged as Ragged
 
@@ -36,7 +38,7 @@ class FederatedData:
     train: Ragged
     test: Ragged
     true_clusters: Int[np.ndarray, "N"] | None = None  # true cluster of each client, where it is known
-    client_names: tuple[str, ...] | None = None
+    client_names: Sequence[str] | None = None  # N, where they are known; held as a column, ``ClientNames``
     vocabulary: tuple[str, ...] | None = None  # of text: x holds numbers of these words, [M L]
     vectors: Float32[np.ndarray, "V D"] | None = None  # one for each word of the vocabulary, not trained
     validation: Ragged | None = None  # samples that choose rounds and settings; None: there is no such split
@@ -47,6 +49,8 @@ class FederatedData:
     packed: ClassVar[PackedFiles | None] = None  # of data in memory; an instance's own: the files that it is read from
 
     def __post_init__(self) -> None:
+        if self.client_names is not None:
+            object.__setattr__(self, "client_names", ClientNames.of(self.client_names))
         self._check()
 
     @classmethod

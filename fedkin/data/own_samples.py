@@ -14,6 +14,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.allocation import feature_array
 from fedkin.data.array_checks import row_blocks
+from fedkin.data.client_names import ClientNames
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.labels import Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
@@ -76,7 +77,7 @@ class OwnSamples:
             _warn_of_classes(y, names, self.place)
         (owned, true_clusters), clients = self._divided(y, partition, seed), None
         if self.owners is not None:
-            clients = tuple(str(name) for name in np.unique(self.owners))
+            clients = ClientNames.of(np.unique(self.owners))
         train, test, validation = self._split(owned, train_fraction, seed)
         return FederatedData(
             self.title,

@@ -5,6 +5,8 @@ x.npy, y.npy            samples of all clients, and their labels
 train.rows.npy          the rows of the training samples, client after client
 train.offsets.npy       where each client's begin (the same for test and validation samples)
 true_clusters.npy       where they are known
+client_names.text.npy   where clients have names: all of them, in UTF-8
+client_names.offsets.npy    where each client's begins
 vectors.npy             of the words of a vocabulary, where there are any
 
 A file that is opened is mapped into memory, not read: pages of it come when they are needed, and the system takes them
@@ -24,15 +26,17 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.data.allocation import new_file, samples_made_in
 from fedkin.data.array_checks import type_of
+from fedkin.data.client_names import ClientNames
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
 from fedkin.data.ragged import Ragged
 
 DESCRIPTION, LAYOUT = "federation.json", 1
-_PLAIN = ("name", "classes", "client_names", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
-_TUPLES = ("client_names", "vocabulary", "label_names", "feature_names")
+_PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
+_TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors")
+_NAMES = ("client_names.text", "client_names.offsets")
 _BLOCK_BYTES = 2**26  # that are copied at a time
 
 
@@ -102,6 +106,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     fields = {name: about[name] for name in _PLAIN}
     fields |= {name: None if fields[name] is None else tuple(fields[name]) for name in _TUPLES}
     fields |= {name: arrays[name] for name in _ARRAYS if name in arrays}
+    fields["client_names"] = _client_names(folder, about, arrays)
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])
     if len(fields["x"]) != len(fields["y"]):
@@ -134,6 +139,8 @@ def _description(folder: Path) -> dict[str, Any]:
             *(f"{split}.{part}.npy" for split in about["splits"] for part in ("rows", "offsets")),
         }
         whole = set(about["splits"]) <= set(SPLITS) and {"train", "test"} <= set(about["splits"])
+        if f"{_NAMES[0]}.npy" in about["files"]:
+            needed |= {f"{name}.npy" for name in _NAMES}
         names = {f"{name}.npy" for name in _ARRAYS} | needed
         if not whole or not needed <= set(about["files"]) <= names or not {*_PLAIN, "digest"} <= set(about):
             raise ValueError("entries are missing")
@@ -142,6 +149,16 @@ def _description(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path}: expected the description of packed data, but it is damaged ({error})") from error
     return about
+
+
+def _client_names(folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> ClientNames | None:
+    """The names in two files; folders of before have them in their description."""
+    if _NAMES[0] not in arrays:
+        return None if about.get("client_names") is None else ClientNames.of(about["client_names"])
+    names = ClientNames(*(arrays[name] for name in _NAMES))
+    if not names.is_whole():
+        raise DataError(f"{folder}: the names of clients are damaged; pack the data anew")
+    return names
 
 
 def _mapped(path: Path, size: int) -> np.ndarray:
@@ -162,6 +179,9 @@ def _mapped(path: Path, size: int) -> np.ndarray:
 def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
     """All arrays of data, by the names of their files."""
     arrays = {name: getattr(data, name) for name in _ARRAYS if getattr(data, name) is not None}
+    if data.client_names is not None:
+        names = ClientNames.of(data.client_names)
+        arrays |= dict(zip(_NAMES, (names.text, names.offsets), strict=True))
     for split in data.splits:
         part = data.part(split)
         arrays |= {f"{split}.rows": part.rows, f"{split}.offsets": part.offsets}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError
+from fedkin.data.client_names import ClientNames
 from fedkin.run import checkpoint, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.exporting import export
@@ -42,7 +45,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     registry.define_states(config["method"]["name"])
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_again(config, run, digest)
-    names = dict(enumerate(getattr(parts.samples, "client_names", None) or ()))
-    ran = method_in(config), config["run"]["seed"]
-    trained = TrainedModels(ran[0], parts, newest.state, newest.memory, names, ran[1], newest.round)
+    names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
+    named, (method, seed) = np.arange(len(names)), (method_in(config), config["run"]["seed"])
+    trained = TrainedModels(method, parts, newest.state, newest.memory, named, names, seed, newest.round)
     return export(trained, config, None, digest, path, format)

@@ -240,7 +240,7 @@ def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
     table |= peer_columns(state, ids, facts.true_clusters, state.models.shape[1])
     table |= membership_columns(state, ids)
     if facts.names is not None:
-        table["name"] = np.asarray(facts.names, object)[ids]
+        table["name"] = np.array([facts.names[client] for client in ids.tolist()], object)
     if facts.true_clusters is not None:
         table["true_cluster"] = facts.true_clusters[ids]
     return pd.DataFrame(table)

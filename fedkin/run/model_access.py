@@ -48,15 +48,19 @@ class ModelAccess:
 
     def _trained(self, checked: bool) -> TrainedModels:
         """The trained models; where data must be made again, whether they must be the run's to the last sample."""
+        from fedkin.data.client_names import ClientNames
         from fedkin.run.description import method_in
         from fedkin.run.made_again import parts_again
         from fedkin.run.trained_models import TrainedModels
 
         parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint if checked else "")
-        known, scored = getattr(parts.samples, "client_names", None) or (), self.clients.set_index("client")
-        names_by_number: dict[int, Any] = dict(enumerate(known)) or (dict(scored["name"]) if "name" in scored else {})
+        names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
+        named = np.arange(len(names))
+        if not names and "name" in self.clients:  # real clients, of which those that were scored are known
+            scored = self.clients.sort_values("client")
+            named, names = scored["client"].to_numpy(), ClientNames.of(scored["name"])
         ran = method_in(self.config), self.config["run"]["seed"], self.records[-1]["round"]
-        return TrainedModels(ran[0], parts, self.state, self.memory, names_by_number, ran[1], ran[2])
+        return TrainedModels(ran[0], parts, self.state, self.memory, named, names, ran[1], ran[2])
 
     def model_for(self, client: int | str) -> Predictor:
         """The model that serves a client: that of its cluster; where clients have models of their own (peers, and

@@ -11,13 +11,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, unknown
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
+from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import Predictor
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.own_models import check_head, check_shared, whole_model
@@ -40,7 +41,8 @@ class TrainedModels:
         parts: what the run is made of.
         state: its final state.
         memory: what its clients store.
-        names: of clients, by number; where they have names.
+        named_clients: those whose names are known, ascending.
+        names: of these.
         seed: of the run.
         rounds: that it took.
     """
@@ -49,7 +51,8 @@ class TrainedModels:
     parts: Parts
     state: State
     memory: Mapping[str, np.ndarray]
-    names: Mapping[int, str]
+    named_clients: Int[np.ndarray, "m"]
+    names: ClientNames
     seed: int
     rounds: int
 
@@ -85,12 +88,16 @@ class TrainedModels:
     def _detects(self) -> bool:
         return self.parts.model.spec.detects
 
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        """The position of each client by its name, which is its position where it has no other."""
-        positions = {str(position): position for position in range(len(self.state.assignment))}
-        named = {name: position for position, name in self.names.items()}
-        return {name: position for name, position in positions.items() if position not in self.names} | named
+    def _position(self, name: str) -> int | None:
+        """The position of the client with this name, which is its position where it has no other."""
+        clients = self.named_clients[self.names.positions(name)]
+        if len(clients):
+            return int(clients[-1])
+        if not (name.isascii() and name.isdecimal() and len(name) < 19):
+            return None
+        position = int(name)
+        unnamed = position < len(self.state.assignment) and self._known_name(position) is None
+        return position if unnamed and str(position) == name else None
 
     def client_number(self, client: int | str) -> int:
         """The position of a client. An integer is a position, from 0, unless names of clients are whole numbers.
@@ -104,16 +111,16 @@ class TrainedModels:
         total = len(self.state.assignment)
         if isinstance(client, bool) or not isinstance(client, (str, int, np.integer)):
             raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
-        if str(client) in self._positions:
-            return self._positions[str(client)]
+        if (position := self._position(str(client))) is not None:
+            return position
         if not self.names:
             raise ConfigError(f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}")
         if isinstance(client, str):
-            raise ConfigError(f"{unknown('client', client, self._positions)}; {_NEWCOMER}")
-        if any(name.removeprefix("-").isdecimal() for name in self.names.values()):
+            raise ConfigError(f"{unknown('client', client, self._all_names())}; {_NEWCOMER}")
+        if any(name.removeprefix("-").isdecimal() for name in self.names):
             raise ConfigError(
-                f"{unknown('client', str(client), self._positions)}; names of clients are whole numbers here, so that "
-                f"a number is a name, and no position; {_NEWCOMER}"
+                f"{unknown('client', str(client), self._all_names())}; names of clients are whole numbers here, so "
+                f"that a number is a name, and no position; {_NEWCOMER}"
             )
         if not 0 <= client < total:
             raise ConfigError(f"a client is a number from 0 to {total - 1}, or a name; got {client!r}")
@@ -121,7 +128,14 @@ class TrainedModels:
 
     def client_name(self, number: int) -> str:
         """Its name, or its number."""
-        return self.names.get(number) or str(number)
+        return self._known_name(number) or str(number)
+
+    def _known_name(self, number: int) -> str | None:
+        place = int(np.searchsorted(self.named_clients, number))
+        return self.names[place] if place < len(self.named_clients) and self.named_clients[place] == number else None
+
+    def _all_names(self) -> set[str]:
+        return {self.client_name(number) for number in range(len(self.state.assignment))}
 
     def of_client(self, number: int) -> Predictor:
         """The model that serves a client: that of its cluster, or its own.

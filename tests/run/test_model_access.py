@@ -20,6 +20,7 @@ from torch import nn
 import fedkin as fk
 from fedkin import export
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import encoded_labels, probabilities
 from fedkin.methods.flexcfl import FlexCFLState
 from fedkin.run.placement import place
@@ -331,6 +332,17 @@ def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(tiny:
     assert unnamed.trained.client_number("7") == 7
     with pytest.raises(fk.ConfigError, match="have numbers, 0 to 11, and no names; got '07'"):
         unnamed.model_for("07")
+
+
+def test_names_may_be_known_of_some_clients(tiny: fk.data.FederatedData) -> None:
+    """As of real clients, which say their names when they are scored. A name goes before a position."""
+    some = {"named_clients": np.array([1, 4]), "names": ClientNames.of(("b", "5"))}
+    trained = replace(simulated(fk.FedAvg(), tiny).trained, **some)
+    assert [trained.client_number(client) for client in ("b", "5", 5, "2", "11")] == [1, 4, 4, 2, 11]
+    assert [trained.client_name(number) for number in (0, 1, 4, 11)] == ["0", "b", "5", "11"]
+    for wrong in ("1", "4", "-1", "12", "02"):
+        with pytest.raises(fk.ConfigError, match=f"unknown client '{wrong}'"):
+            trained.client_number(wrong)
 
 
 def test_decisions_are_by_scores_where_probabilities_of_sure_detectors_are_equal(tiny: fk.data.FederatedData) -> None:
