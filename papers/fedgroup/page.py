@@ -51,11 +51,10 @@ def file_has_three_labels_a_client() -> str:
     """What the file's numbers of labels say of it, against the papers' text."""
     images = femnist_draws.images_by_first_label(femnist_draws.FEDGROUP_FILE.labels, 3)
     return (
-        "No draw can have the file's labels exactly: the papers say, and all runs on this page have, five labels a "
-        "client, where labels c and c + 5 together always have a fifth of all samples. The file has *three*: with "
-        "three in a row, and as many images of each, its numbers of labels follow exactly from whole numbers of "
-        f"images, by a client's first label {', '.join(map(str, images or []))}; and in a log that FlexCFL's authors "
-        "published with their code no client gives away more than three labels of its own. What three labels a client "
-        "are worth was not run yet; it is what we suspect behind the differences of the FEMNIST rows whose cause is "
-        "unknown."
+        "The papers say five labels a client, where labels c and c + 5 together always have a fifth of all samples, so "
+        "that no draw has the file's. The file has *three*: with three in a row, and as many images of each, its "
+        "numbers of labels follow exactly from whole numbers of images, by a client's first label "
+        f"{', '.join(map(str, images or []))}; and in a log that FlexCFL's authors published with their code no "
+        "client gives away more than three labels of its own. The rows of shared images have three; those of five labels, of "
+        "own images and in the order of the writers, and the candidates above, have five."
     )
