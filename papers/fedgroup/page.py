@@ -55,6 +55,6 @@ def file_has_three_labels_a_client() -> str:
         "that no draw has the file's. The file has *three*: with three in a row, and as many images of each, its "
         "numbers of labels follow exactly from whole numbers of images, by a client's first label "
         f"{', '.join(map(str, images or []))}; and in a log that FlexCFL's authors published with their code no "
-        "client gives away more than three labels of its own. The rows of shared images have three; those of five labels, of "
-        "own images and in the order of the writers, and the candidates above, have five."
+        "client gives away more than three labels of its own. The rows of shared images have three; those of five "
+        "labels, of own images and in the order of the writers, and the candidates above, have five."
     )
