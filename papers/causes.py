@@ -12,7 +12,8 @@ A cause is looked for in this order, and the first that is shown is the number's
 * *authors*: the authors' own code, run again, gives our number, and not theirs;
 * else the cause is *unknown*.
 
-*Gives*: the mean over the seeds is within 1.5 points.
+*Gives*: the mean over the seeds is within 1.5 points, or the published number is where one more run would be, as for
+*spread*.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
     of_column = [n for n in numbers if n.variant_of == number.column and _gives(n)]
     names = [n.column for n in of_column]
     best = max(dict.fromkeys(names), key=names.count, default="")
-    return next((f"{n.column}: {n.value:.1f}" for n in of_column if (n.row, n.column) == (number.row, best)), "")
+    return next((f"{n.column}: {_how(n)}" for n in of_column if (n.row, n.column) == (number.row, best)), "")
 
 
 def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
@@ -106,12 +107,21 @@ def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evide
     of_row = [n for n in numbers if n.row in readings and not n.variant_of and _gives(n)]
     names = [n.row for n in of_row]
     best = max(dict.fromkeys(names), key=names.count, default="")
-    return next((f"{n.row}: {n.value:.1f}" for n in of_row if (n.row, n.column) == (best, number.column)), "")
+    return next((f"{n.row}: {_how(n)}" for n in of_row if (n.row, n.column) == (best, number.column)), "")
 
 
 def _gives(number: ComparedNumber) -> bool:
     """Whether a variant or a reading gives the published number."""
+    return _is_near(number) or bool(_by_spread(number))
+
+
+def _is_near(number: ComparedNumber) -> bool:
     return number.value is not None and near(number.printed, number.value, MARGIN)
+
+
+def _how(number: ComparedNumber) -> str:
+    """What a variant or a reading that gives the published number has."""
+    return f"{number.value:.1f}" if _is_near(number) else f"{number.value:.1f}; {_by_spread(number)}"
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:

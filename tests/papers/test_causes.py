@@ -74,6 +74,14 @@ def test_what_the_authors_code_does() -> None:
     assert found.difference == pytest.approx(-5) and found.counts  # it is counted as different, with a cause
 
 
+def test_a_variant_whose_next_run_may_be_the_papers_gives_its_number() -> None:
+    """84 in the mean is not within 1.5 points of 90, but within its interval of 77.9 to 90.1; 83 is not."""
+    found = first(number(80.0), variant(*FIVE_RUNS))
+    assert (found.cause, found.shown_by) == (Cause.CODE, "as coded: 84.0; one more run: 77.9 to 90.1 (5 runs)")
+    assert first(number(80.0), variant(*LOWER_RUNS)).cause == Cause.UNKNOWN
+    assert first(number(80.0), variant(*FIVE_RUNS[:4])).cause == Cause.UNKNOWN
+
+
 def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
     """The authors had one code: what the other variant gives in another row shows nothing."""
     rows = [number(85.0, row=row) for row in ("row", "second", "third")]
