@@ -28,6 +28,7 @@ from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import write_atomic
 from fedkin.run import run_folder
+from fedkin.run.private_runs import privacy_notes
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 
@@ -157,12 +158,15 @@ class RepeatedRuns:
         first = self.runs[0].summary()
         shown = {name: first[name] for name in ("method", "data", "model")}
         shown["rounds"] = max(len(run.records) - 1 for run in self.runs)
+        private = [run.final["privacy"] for m in self.methods for run in self.of(m) if "privacy" in run.final]
+        notes = privacy_notes(private)
         return {
             **shown,
             "seeds": self.seeds,
             "methods": rows_of(self.table()),
             "comparisons": rows_of(self.comparisons()),
             "seconds": round(sum(run.seconds for method in self.methods for run in self.of(method)), 3),
+            **({"privacy_notes": notes} if notes else {}),
         }
 
     def save(self, path: str | Path) -> Path:

@@ -59,7 +59,9 @@ def _scores(private: Private, round: int) -> dict[str, Any]:
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
     """What left the clients, by task, and at what price."""
-    choices = "no client sends one" if secret else "each client's own, among what was released; the server keeps them"
+    choices = "each client's own, among what was released; the server keeps them to itself"
+    if secret:
+        choices = "none is sent by itself" + ("" if not journal.uncharged else ", but for what is named below")
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     start = Counter(entry["start"] for entry in journal.entries if "start" in entry)
     sums, scores = "noisy sums of the clients of a round, one each", journal.score_sums
@@ -67,7 +69,7 @@ def _charged(journal: Journal, secret: bool) -> dict[str, str]:
         **{f"models ({name})": f"{count} {sums}" for name, count in tasks.items()},
         **{f"cold start ({name})": f"noisy sums of all clients: {count}" for name, count in start.items()},
         **({"scores (evaluate)": f"noisy sums of all clients' accuracies: {scores}"} if scores else {}),
-        "choices of clusters": f"nothing: {choices}{'' if secret else ' to itself'}",
+        "choices of clusters": f"nothing: {choices}",
         "counts, losses, scores of single clients, the best round": "nothing: they are not released",
         **{f"other client work ({name})": "infinite: no noise covers it" for name in journal.uncharged},
     }

@@ -24,7 +24,7 @@ from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
 from fedkin.run.attacked_runs import HONEST
-from fedkin.run.private_runs import price_of_runs
+from fedkin.run.private_runs import privacy_notes
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")
@@ -179,28 +179,11 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
             what += ", on validation samples"
         note = "mean of the seeds that reached it; in brackets, where not all did, how many"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
-    lines.extend(_privacy_notes(comparison))
+    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
+    lines.extend(privacy_notes(private, bool(comparison.missing)))
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
         lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
-    return lines
-
-
-def _privacy_notes(comparison: Comparison) -> list[str]:
-    """What all private runs of a comparison cost together, and what is wrong with that; nothing where none is."""
-    private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
-    if not private:
-        return []
-    epsilon, delta = price_of_runs(private)
-    more = "; what runs that are not finished have released comes on top" if comparison.missing else ""
-    lines = [
-        f"Privacy: all {len(private)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} at "
-        f"delta {delta:.3g} together; choosing among them by scores without noise is not covered{more}."
-    ]
-    clients = max(one["clients"] for one in private)
-    if delta >= 1 / clients:
-        lines.append(f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them whole.")
-    lines.extend(sorted({f"Privacy: {one['warning']}." for one in private if "warning" in one}))
     return lines
 
 

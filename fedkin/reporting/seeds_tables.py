@@ -42,7 +42,7 @@ def _notes(summary: dict[str, Any]) -> list[str]:
         lines.append("means over the seeds, and their 95% intervals; K: clusters with clients at the end")
     if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
-    return lines
+    return lines + list(summary.get("privacy_notes", ()))
 
 
 def compared(summary: dict[str, Any]) -> Table:

@@ -21,14 +21,16 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.privacy import secret_sums
 from fedkin.privacy.audit import Audit, audit
 from fedkin.privacy.client_dp import ClientDP, Mechanism
 from fedkin.privacy.journal import JOURNAL, RELEASE, Journal
-from fedkin.privacy.private import NOT_PRIVATE, Private
+from fedkin.privacy.private import NOT_PRIVATE, Private, refusal
 from fedkin.privacy.randomness import SystemRandomness
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.privacy.statement import statement
 from fedkin.run.loop import RunState
+from fedkin.run.secret_runs import check_secret
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 
@@ -61,7 +63,7 @@ def check_private(
                 "them: leave it out"
             )
     for tracker in trackers:
-        if settings.uncharged == "refuse" and not isinstance(tracker, TensorBoard):
+        if not isinstance(tracker, TensorBoard):
             raise ConfigError(
                 f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
                 "covers: leave it out (tensorboard writes into the run's own folder)"
@@ -138,7 +140,7 @@ def audit_of_config(config: RunConfig) -> Audit:
     """An audit of the mechanism that a configuration's run would have, with its number of clients.
 
     Raises:
-        ConfigError: the configuration has no privacy, or one that has no epsilon.
+        ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is infinite.
     """
     settings = make_option("privacy", config.privacy)
     if settings is None:
@@ -146,6 +148,11 @@ def audit_of_config(config: RunConfig) -> Audit:
     clients = registry.make(registry.datasets(), config.data).clients
     method = registry.make(registry.methods(), config.method)
     secret = make_option("secret", config.secret)
+    why = refusal(method) or (None if secret is None else secret_sums.refusal(method, secret))
+    if why:
+        raise ConfigError(f"privacy: there is no claim to audit: {why}")
+    if secret is not None:
+        check_secret(secret, config.plan, settings)
     mechanism = mechanism_of(settings, method, config.plan, clients, secret)
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
     return audit(mechanism, rounds, SystemRandomness(), least=None if secret is None else secret.least)
@@ -179,6 +186,27 @@ def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float
     """
     epsilons = [math.inf if one["epsilon"] == "infinite" else one["epsilon"] for one in statements]
     return sum(epsilons), sum(one["delta"] for one in statements)
+
+
+def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = False) -> list[str]:
+    """What several private runs of the same clients cost together, and what is wrong with it; empty without any.
+
+    Args:
+        statements: of the runs that are finished.
+        unfinished: whether there are others that are not.
+    """
+    if not statements:
+        return []
+    epsilon, delta = price_of_runs(statements)
+    more = "; what runs that are not finished have released comes on top" if unfinished else ""
+    lines = [
+        f"Privacy: all {len(statements)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} "
+        f"at delta {delta:.3g} together; choosing among them by scores without noise is not covered{more}."
+    ]
+    clients = max(one.get("clients", 0) for one in statements)  # 0: of a run before 0.2.0
+    if clients and delta >= 1 / clients:
+        lines.append(f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them whole.")
+    return lines + sorted({f"Privacy: {one['warning']}." for one in statements if "warning" in one})
 
 
 def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:

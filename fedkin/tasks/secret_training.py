@@ -75,6 +75,10 @@ class _Masked(Holders):
     ) -> UInt32[np.ndarray, "V"]:
         """What a client sends in place of its update."""
         vectors, group = self._vectors(own, rng.spawn(1)[0]), self.group_of(number, row)
+        if self.clip and group.present.sum() < self.least:
+            raise protocol.RefusedError(
+                f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
+            )
         session, masked = protocol.mask(kept_session(memory), group, self.partners[row], vectors.ravel())
         memory["secret_session"] = session.array()
         return masked

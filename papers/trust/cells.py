@@ -41,8 +41,14 @@ RULES: dict[str, fk.RobustAggregation | None] = {
     "geometric_median, memory": fk.RobustAggregation("geometric_median", SHARE, memory=10),
     "majority, no memory": fk.RobustAggregation(RECIPE, byzantine=0.45, least=3),
     "geometric_median, least 10": fk.RobustAggregation("geometric_median", SHARE, least=10),
+    # what it costs to be told another share than that of the attackers
+    "majority+geometric_median, told 0.1": fk.RobustAggregation(RECIPE, byzantine=0.1, least=3, memory=10),
+    "nnm+trimmed_mean, told 0.45": fk.RobustAggregation("nnm+trimmed_mean", byzantine=0.45),
 }
-TRIED = (RECIPE, "majority, no memory", "geometric_median", "geometric_median, memory", "geometric_median, least 10")
+TRIED = (
+    *(RECIPE, "majority, no memory", "geometric_median", "geometric_median, memory", "geometric_median, least 10"),
+    *("majority+geometric_median, told 0.1", "nnm+trimmed_mean", "nnm+trimmed_mean, told 0.45"),
+)
 TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
 _OF_CLAIM = ("sign_flip", "own_sign_flip", "label_flip", "ipm", "alie", "stretch")  # those that the goal names
 _MORE = ("mimic", "min_max", "min_sum", "gaussian")
@@ -150,5 +156,6 @@ def cells() -> tuple[Cell, ...]:
     optimal = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in slow]
     grid = [("even", m, r, a) for r in list(RULES)[:5] for m in METHODS for a in (NONE, *CLAIM)]
     grid += [("random", m, r, a) for r in list(RULES)[:3] for m in METHODS for a in (NONE, *CLAIM)]
+    grid += [(f, BEST, SPLIT, a) for f in ("random", "even") for a in SUITE]
     every = [*recipe, *shown, *ceiling, *others, *simpler, *sorted(optimal), *grid]
     return tuple(Cell(*one) for one in dict.fromkeys(every))

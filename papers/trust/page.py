@@ -121,7 +121,8 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
     cells = {a: runs[Cell(federation, method, rule, a)] for a in attacks}
     accuracy = {a: mean(line["accuracy"] for line in own) for a, own in cells.items()}
     worst = min(accuracy, key=lambda a: accuracy[a])
-    line = f"Worst {accuracy[worst]:.3f} ({worst}), mean {mean(accuracy.values()):.3f} over {len(attacks)} attacks"
+    many = f"{len(attacks)} attacks without disguise or lie"
+    line = f"Worst {accuracy[worst]:.3f} ({worst}), mean {mean(accuracy.values()):.3f} over {many}"
     line += f", lowest ARI {min(run['ari'] for own in cells.values() for run in own):.2f}"
     plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
     if plain and ruled:
@@ -183,7 +184,9 @@ besides. Figures are of honest clients: the mean accuracy after the last round (
 over the seeds; *worst kind*: of the kind served worst), the agreement of their clusters with the kinds (ARI), the share
 of attackers in clusters without honest clients (*alone*), and the share of honest clients whom the rule gave less than
 half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, cut by the silhouette in round 1,
-with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all other rules are told 0.3."""
+with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all other rules are told 0.3, the
+share of attackers of all clients (rows that say otherwise are told what they say; spread at random, up to 0.4 of a
+kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike labels."""
 GRID = (
     "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody can spoil the "
     "clusters, and where attackers are never alone."

@@ -76,7 +76,8 @@ def test_the_page_shows_the_worst_attack_and_what_is_missing() -> None:
     own[Cell("even", BEST, RECIPE, "alie")] = [{"accuracy": 0.85, "seed": 0, "ari": 0.5}]
     own[Cell("even", BEST, "mean", NONE)] = [{"accuracy": 0.91, "seed": 0, "ari": 1.0}]
     text = page.page(own)
-    assert "Worst 0.700 (sign_flip), mean 0.783 over 3 attacks, lowest ARI 0.50; price without attack +0.010." in text
+    assert "Worst 0.700 (sign_flip), mean 0.783 over 3 attacks without disguise or lie, lowest ARI 0.50; price" in text
+    assert "price without attack +0.010." in text
     assert "| ipm | 0.800 | 0.800 | 0.500 | 0.400 | 1.00 | 0.25 | 0.00 |" in text and "0.850 (n = 1)" in text
     assert f"**3 of {len(cells())} cells have all 3 seeds.**" in text and "No runs yet." in text
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,21 +21,38 @@ from fedkin.privacy.accounting import (
     renyi_epsilon,
 )
 
-# q, z, rounds, delta, epsilon by RDP and by PLD (dp-accounting 0.6.0, a client added or removed)
-CASES = [
-    (0.05, 1.0, 100, 1e-3, 2.68794575301935, 2.19353182035758),
-    (0.05, 1.0, 100, 1e-5, 4.038913049449792, 3.502148541038205),
-    (0.02, 0.8, 200, 1e-4, 3.2174140969456606, 2.589609829992106),
-]
+Oracle = Callable[[str], dict[str, Any]]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_epsilons(case: tuple[float, float, int, float, float, float]) -> None:
-    q, z, count, delta, renyi, figure = case
-    rounds = NoisyRounds(q, z, count)
-    assert epsilon(rounds, delta) == pytest.approx(figure, rel=1e-3)
-    assert renyi_epsilon(rounds, delta) == pytest.approx(renyi, rel=1e-3)
-    assert renyi_epsilon(rounds, delta) >= epsilon(rounds, delta)
+def test_epsilons_are_those_of_the_oracle(oracle: Oracle) -> None:
+    """By PLD and by RDP (dp-accounting, a client added or removed)."""
+    cases = oracle("trust")["epsilons"]
+    assert len(cases) == 26 and {case["relation"] for case in cases} == {"ADD_OR_REMOVE_ONE"}
+    for case in cases:
+        rounds = NoisyRounds(case["q"], case["noise_multiplier"], case["rounds"])
+        figure, bound = epsilon(rounds, case["delta"]), renyi_epsilon(rounds, case["delta"])
+        assert figure == pytest.approx(case["pld"], rel=1e-3), case
+        assert bound == pytest.approx(case["rdp"], rel=1e-3), case
+        assert figure <= bound
+
+
+def test_epsilons_of_fixed_cohorts_are_those_of_the_oracle(oracle: Oracle) -> None:
+    cases = oracle("trust")["epsilons_fixed_cohort"]
+    assert len(cases) == 6
+    for case in cases:
+        own = (case["population"], case["cohort"], case["noise_std_over_clip"], case["rounds"], case["delta"])
+        assert fixed_cohort_epsilon(*own) == pytest.approx(case["rdp"], rel=1e-3), case
+
+
+def test_noise_for_an_epsilon_is_below_the_oracles_which_is_of_the_looser_accountant(oracle: Oracle) -> None:
+    cases = oracle("trust")["calibrated"]
+    assert len(cases) == 4
+    for case in cases:
+        bound = renyi_epsilon(NoisyRounds(case["q"], case["noise_multiplier"], case["rounds"]), case["delta"])
+        assert bound == pytest.approx(case["target_epsilon"], rel=1e-3), case
+    target, delta, q, count = (cases[0][name] for name in ("target_epsilon", "delta", "q", "rounds"))
+    z = calibrate(target, delta, lambda z: NoisyRounds(q, z, count))
+    assert 0.8 * cases[0]["noise_multiplier"] < z < cases[0]["noise_multiplier"]
 
 
 def test_everybody_in_every_round_is_one_gaussian_of_less_noise() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedkin.privacy.mechanism import clipped, next_clip, noise_of_updates, noisy_mean, noisy_sums
 from fedkin.privacy.randomness import SeededRandomness, SystemRandomness
+
+Oracle = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,21 @@ class Constant:
 
     def normal(self, *shape: int) -> np.ndarray:
         return np.full(shape, self.value)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Normal numbers that are known, of the shape that is asked for."""
+
+    values: list[list[float]]
+
+    def uniform(self, count: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def normal(self, *shape: int) -> np.ndarray:
+        numbers = np.array(self.values)
+        assert numbers.shape == shape
+        return numbers
 
 
 def test_long_rows_are_cut_to_the_clip_and_short_ones_stay() -> None:
@@ -41,6 +60,35 @@ def test_sums_by_model_with_noise_of_the_clip_also_where_no_client_is() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     sums = noisy_sums(rows, np.array([0, 2, 0]), 3, 0.8, 2.0, Constant(1.0))
     np.testing.assert_allclose(sums, np.array([[1.5, 0.5], [0, 0], [0, 1]]) + 1.6, rtol=1e-12)
+
+
+def test_clip_and_noise_are_those_of_the_oracle(oracle: Oracle) -> None:
+    """Of a mean of a fixed number of clients, with the oracle's normal numbers."""
+    cases = oracle("trust")["clip_and_noise"]
+    assert len(cases) == 3
+    for case in cases:
+        rows = clipped(np.array(case["updates"]), case["clip"])
+        np.testing.assert_allclose(rows, case["clipped"], atol=1e-12)
+        index, models = np.array(case["cluster"]), len(case["sums"])
+        plain = noisy_sums(rows, index, models, 0.0, case["clip"], Constant(1.0))
+        np.testing.assert_allclose(plain, case["sums"], atol=1e-12)
+        noisy = noisy_sums(rows, index, models, case["noise_multiplier"], case["clip"], Known(case["standard_normal"]))
+        np.testing.assert_allclose(noisy / case["expected_cohort_per_cluster"], case["noisy_mean"], atol=1e-12)
+
+
+def test_clips_that_follow_the_median_are_those_of_the_oracle(oracle: Oracle) -> None:
+    cases = oracle("trust")["adaptive_clipping"]
+    assert len(cases) == 3
+    for case in cases:
+        ours = noise_of_updates(case["noise_multiplier"], case["count_std"])
+        assert ours == pytest.approx(case["noise_multiplier_of_updates"], rel=1e-12)
+        clip = case["start"]
+        for step in case["steps"]:
+            assert clip == pytest.approx(step["clip"], rel=1e-9)
+            noise = Constant(step["count_noise"] / case["count_std"])
+            own = (case["cohort"], case["count_std"], noise, case["target_quantile"], case["eta"])
+            clip = next_clip(np.array(step["norms"]), clip, *own)
+            assert clip == pytest.approx(step["next_clip"], rel=1e-9)
 
 
 @pytest.mark.parametrize("randomness", [SystemRandomness(), SeededRandomness(np.random.default_rng(0))])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.client_memory import ClientMemory, OwnMemory
 from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.task import fields_down
@@ -17,6 +18,7 @@ from fedkin.privacy.journal import Journal
 from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness, SystemRandomness
 from fedkin.privacy.secret_noise import noise_share
+from fedkin.secret.client import RefusedError
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.tasks.secret_training import SecretTrain, masked_form
 from fedkin.tasks.train import Train, train
@@ -56,14 +58,15 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
     """Each of the K sums, also of a model that nobody has chosen; more clients add more."""
     rng = np.random.default_rng(0)
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
+    numbers = 200_000
     for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, who knows its own share
-        grid, share = noise_share(mechanism, 5, members, 20_000, seeded)
-        total = np.zeros(20_000 + EXTRA, np.uint32)
+        grid, share = noise_share(mechanism, 5, members, numbers, seeded)
+        total = np.zeros(numbers + EXTRA, np.uint32)
         for _ in range(members):
-            total += grid.noisy(None if hide_choice else np.zeros(20_000, np.float32), 5, share, rng, 20_000)
+            total += grid.noisy(None if hide_choice else np.zeros(numbers, np.float32), 5, share, rng, numbers)
         noise = total.view(np.int32)[:-EXTRA] / grid.scale
-        assert noise.std() == pytest.approx(factor * 1.0 * 0.3, rel=0.03)
-        assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(20_000)
+        assert noise.std() == pytest.approx(factor * 1.0 * 0.3, rel=0.01)
+        assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(numbers)
         assert not total[-EXTRA:].any()  # no count, no weight, nothing else
 
 
@@ -98,6 +101,23 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
     assert np.abs(noise).max() < 6 * 0.15
     correlation = np.corrcoef(noise)[np.triu_indices(3, 1)]
     assert np.abs(correlation).max() < 5 / np.sqrt(20_000)
+
+
+def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothing() -> None:
+    """Five are said to answer, each with a quarter of the noise's variance; two holders are no five."""
+    holders, about = np.array([[0, 1]]), {"sum_id": "x", "group": np.zeros(1, np.int64), "least": 5}
+    own: dict[str, Any] = {"announced": np.zeros((1, 2, 96), np.int64), "members": 4, "limit": 2.0, "cap": 10}
+    own |= {"holders": holders, "partners": holders >= 0, "hide_choice": False}
+    task: Any = masked_form(
+        Train(np.zeros((1, 9), np.float32), fk.SGD(), np.zeros(1, np.int64), reduce=True),
+        **about,
+        **own,
+        **asdict(NoiseShare(0.3, 0.15, True)),
+    )
+    sent = {"update": np.zeros(9, np.float32), "examples": 5, "model_index": 0}
+    kept = OwnMemory(ClientMemory(1), 0, task.name, task.memory)
+    with pytest.raises(RefusedError, match="noise for a sum of 5 clients, of whom 2 are shown"):
+        task._masked(sent, 0, kept, np.random.default_rng(0))
 
 
 def test_noise_of_a_seed_is_never_asked_of_a_site() -> None:

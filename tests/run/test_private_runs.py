@@ -22,10 +22,11 @@ from fedkin.core.randomness import Stream
 from fedkin.models import mclr
 from fedkin.privacy.client_dp import ClientDP
 from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import Private, refusal
+from fedkin.privacy.private import NOT_PRIVATE, Private, refusal
 from fedkin.privacy.private_world import PrivateWorld
 from fedkin.privacy.randomness import SeededRandomness
 from fedkin.reporting.progress import privacy_in_words
+from fedkin.reporting.seeds_tables import seeds_table
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.simulate import execute
@@ -401,6 +402,10 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
         ({"until": 0.9}, "run.until stops by scores of clients"),
         ({"personal": fk.PersonalHead()}, "personal heads send sums of bodies"),
         ({"track": [Elsewhere()]}, "the tracker Elsewhere would send scores of clients elsewhere"),
+        (
+            {"track": [Elsewhere()], "privacy": replace(TESTING, uncharged="infinite")},
+            "the tracker Elsewhere would send",
+        ),
     ],
 )
 def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> None:
@@ -423,6 +428,18 @@ def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> No
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, MethodError), match=message):
         ClientDP(**settings)
+
+
+def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none() -> None:
+    def run(seed: int, privacy: Any = TESTING) -> fk.Run:
+        return simulate(privacy, rounds=1, seed=seed)
+
+    epsilon = run(0).summary()["privacy"]["epsilon"]
+    shown = str(seeds_table(fk.repeat(run, 2).summary()).caption)
+    assert f"all 2 finished private runs, on the same clients, cost up to epsilon {2 * epsilon:.3g}" in shown
+    assert NOT_PRIVATE in shown
+    plain = fk.repeat(lambda seed: run(seed, None), 2).summary()
+    assert "privacy_notes" not in plain and "Privacy" not in str(seeds_table(plain).caption)
 
 
 def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
@@ -479,7 +496,7 @@ def test_cohorts_with_a_cap() -> None:
 
 def test_the_audit_of_a_configuration() -> None:
     private = ["privacy.name=client_dp", "privacy.noise_multiplier=5", "privacy.delta=1e-5"]
-    whole = ["data.clients=50", "run.cohort=50", "run.rounds=10", *private]
+    whole = ["data.clients=50", "method.name=fedavg", "run.cohort=50", "run.rounds=10", *private]
     result = CliRunner().invoke(app, ["audit", *whole, "--json"])
     said = json.loads(result.stdout)
     assert result.exit_code == 0 and said["claim"] == pytest.approx(2.59, abs=0.01)
@@ -488,5 +505,15 @@ def test_the_audit_of_a_configuration() -> None:
     assert masked["claim"] == said["claim"] and 0 <= masked["lower_bound"] <= masked["claim"]
     shown = CliRunner().invoke(app, ["audit", *whole])
     assert "claimed: epsilon 2.59 after 10 rounds" in shown.stdout and "is not contradicted" in shown.stdout
+    for more, why in (
+        (
+            ["method.name=flexcfl", "method.clusters=2", "privacy.uncharged=infinite"],
+            "there is no claim to audit: FlexCFL",
+        ),
+        (["method.name=private_clusters", "method.clusters=2", "secret.name=sums"], "begins with sums of sketches"),
+        (["secret.name=sums", "secret.least=60"], "are too small for such a sum"),
+    ):
+        other = CliRunner().invoke(app, ["audit", *whole, *more])
+        assert other.exit_code == 2 and why in " ".join(other.stderr.split()), other.stderr
     refused = CliRunner().invoke(app, ["audit", "data.clients=50"])
     assert refused.exit_code == 2 and "there is nothing to audit" in refused.stderr

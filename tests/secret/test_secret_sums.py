@@ -63,6 +63,17 @@ def test_a_hundred_of_whom_thirty_are_lost() -> None:
     assert one.exchange.answered.sum() == 93 - 15 and one.replied.sum() == 70
 
 
+def test_three_in_ten_are_lost_by_chance() -> None:
+    """With all others as neighbours: two thirds of a client's holders are needed, and on a ring some lack more
+    (``benchmarks.trust.secret_sums`` does the same with a hundred)."""
+    lost = np.random.default_rng(0).choice(40, 12, replace=False).tolist()
+    one = SmallSum(40, numbers=3, neighbours=39)
+    for step, gone in zip((one.share, one.mask, one.reveal), (lost[:4], lost[4:8], lost[8:]), strict=True):
+        step(set(gone))
+    np.testing.assert_array_equal(one.unmasked(), one.plain())
+    assert one.exchange.answered.sum() == 32 and one.replied.sum() == 28
+
+
 def test_clients_too_few_of_whose_holders_are_left_are_left_out_in_turns() -> None:
     """On a ring of 40 with 7 holders, of whom 5 are needed: three next to each other go, then those that lack three."""
     one = SmallSum(40, numbers=3, neighbours=6)
