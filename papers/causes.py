@@ -10,6 +10,8 @@ A cause is looked for in this order, and the first that is shown is the number's
 * *data*: another reading of how the authors' data, which are not published, were made gives it. Of several readings
   only that one counts which gives most numbers of the row: the authors had one file;
 * *authors*: the authors' own code, run again, gives our number, and not theirs;
+* *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
+  the column under another shift, and ours agree with both there: that is where they were measured;
 * else the cause is *unknown*.
 
 *Gives*: the mean over the seeds is within 1.5 points, or the published number is where one more run would be, as for
@@ -26,11 +28,13 @@ from statistics import mean, stdev
 from papers.reproduction_marks import MARGIN, Cause, ComparedNumber, Mark, near
 
 LEAST_RUNS = 5  # for a prediction interval
+LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be chance
 MEANINGS = {
     Cause.SPREAD: "the paper's number is where one more run of ours would be, with another seed or draw of the data",
     Cause.CODE: "a variant with what the authors' code does gives the paper's number",
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
+    Cause.COPY: "the paper prints the same numbers in another row, where ours agree with them",
     Cause.UNKNOWN: "not found",
 }
 
@@ -67,6 +71,7 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
         (Cause.CODE, _by_code(number, numbers)),
         (Cause.DATA, _by_reading(number, numbers, evidence)),
         (Cause.AUTHORS, _by_authors(number, evidence)),
+        (Cause.COPY, _by_copy(number, numbers)),
     ):
         if shown_by:
             return replace(number, mark=Mark.EXPLAINED, cause=cause, shown_by=shown_by)
@@ -122,6 +127,28 @@ def _is_near(number: ComparedNumber) -> bool:
 def _how(number: ComparedNumber) -> str:
     """What a variant or a reading that gives the published number has."""
     return f"{number.value:.1f}" if _is_near(number) else f"{number.value:.1f}; {_by_spread(number)}"
+
+
+def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
+    """The other row that has this number, and others of this column under the same shifts, and ours beside them."""
+    column = {n.row: n for n in numbers if n.counts and n.column == number.column}
+    name, _, shift = number.row.partition(": ")
+    for other in dict.fromkeys(row.partition(": ")[0] for row in column):
+        same = [kind for kind in _shifts(column, name) if _is_copy(column, name, other, kind)]
+        if shift in same and len(same) >= LEAST_COPIES and other != name:
+            return f"{other}: {column[f'{other}: {shift}'].value:.1f}; the same under {' and '.join(same)}"
+    return ""
+
+
+def _shifts(column: Mapping[str, ComparedNumber], name: str) -> list[str]:
+    """The shifts under which a row is printed."""
+    return [row.partition(": ")[2] for row in column if row.startswith(f"{name}: ")]
+
+
+def _is_copy(column: Mapping[str, ComparedNumber], name: str, other: str, shift: str) -> bool:
+    """Whether two rows have the same number under a shift, and ours is the second row's."""
+    here, there = column[f"{name}: {shift}"], column.get(f"{other}: {shift}")
+    return there is not None and here.printed == there.printed is not None and there.mark == Mark.REPRODUCED
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:

@@ -26,6 +26,7 @@ class Share:
     code: int = 0
     data: int = 0
     authors: int = 0
+    copy: int = 0
     unknown: int = 0
     above: int = 0  # of those that differ
     below: int = 0
@@ -34,7 +35,7 @@ class Share:
     @property
     def shown(self) -> int:
         """Numbers that differ, with a cause that a run shows."""
-        return self.code + self.spread + self.data + self.authors
+        return self.code + self.spread + self.data + self.authors + self.copy
 
     def __add__(self, other: Share) -> Share:
         return Share(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -30,6 +30,7 @@ class Cause(StrEnum):
     CODE = "code"
     DATA = "data"
     AUTHORS = "authors"
+    COPY = "copy"
     UNKNOWN = "unknown"
 
 

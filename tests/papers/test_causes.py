@@ -132,6 +132,32 @@ def test_the_authors_own_code() -> None:
     assert first(number(85.0, 85.0, column="IFCA"), evidence=AUTHORS).cause == Cause.UNKNOWN
 
 
+def printed_twice(first_kind: float = 90.2, second_kind: float = 89.1, ours: float = 90.0) -> list[ComparedNumber]:
+    """A column of two rows under two shifts: the second row's numbers, which ours agree with, stand in the first."""
+    cells = {"row: part": (90.2, 80.0), "row: whole": (89.1, 73.0), "other: part": (first_kind, ours)}
+    cells["other: whole"] = (second_kind, 89.5)
+    return [compare_number(row, "FlexCFL", p, v, seeds=1, runs=(v,)) for row, (p, v) in cells.items()]
+
+
+def test_numbers_that_are_printed_in_two_rows() -> None:
+    part, whole = explained(printed_twice(), Evidence())[:2]
+    assert (part.mark, part.cause) == (Mark.EXPLAINED, Cause.COPY) and whole.cause == Cause.COPY
+    assert part.shown_by == "other: 90.0; the same under part and whole"
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        printed_twice(second_kind=89.2),  # one number alone may be equal by chance
+        printed_twice(ours=87.0),  # ours do not agree with the other row either
+        [replace(n, column="IFCA") if n.row == "other: whole" else n for n in printed_twice()],
+        [replace(n, row=n.row.replace("other: part", "other: all")) for n in printed_twice()],
+    ],
+)
+def test_numbers_of_which_nothing_shows_a_copy(numbers: list[ComparedNumber]) -> None:
+    assert explained(numbers, Evidence())[0].cause == Cause.UNKNOWN
+
+
 def test_authors_code_that_gives_the_papers_number_too_shows_nothing() -> None:
     """Ours 88, theirs 89.3, printed 90: near both."""
     evidence = Evidence(authors={("row", "FedAvg"): (89.3, "their code")})

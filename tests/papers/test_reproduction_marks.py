@@ -154,7 +154,7 @@ def test_the_share_in_words() -> None:
     words = headline(Share(63, 39, 9, 1, code=1, spread=2, data=0, authors=1, unknown=4, above=5, below=3))
     assert words.startswith("**1 of 39** published numbers")
     assert "11% of the 9 that were run" in words
-    assert "Of 4 more a run shows why they differ (2 spread, 1 code, 0 data, 1 authors)" in words
+    assert "Of 4 more a run shows why they differ (2 spread, 1 code, 0 data, 1 authors, 0 copy)" in words
     assert "**4** differ from a cause that is unknown" in words
     assert "5 of all that differ came out above the paper's and 3 below" in words
     assert "were run" not in headline(Share(63, 39))
