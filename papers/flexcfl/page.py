@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import combinations
+
 from papers.flexcfl import cnn_recipes
 from papers.flexcfl.communication import bytes_of, relative_bytes
 from papers.flexcfl.figures import NO_SHIFT, SHIFTED
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV, WITH_L2
+from papers.recipe import Cell
 from papers.tables_markdown import Results, accuracies, by_classes, markdown, mean_and_range, percent, share, values_of
 
 CELLS_III, CELLS_IV = [*TABLE_III, *cnn_recipes.TABLE_III], [*TABLE_IV, *cnn_recipes.TABLE_IV]
@@ -35,6 +39,7 @@ def table_iv(results: Results) -> str:
             "### Table IV, shifting data: best accuracy of a complete round (%)",
             share(results, printed),
             accuracies(results, CELLS_IV, "best"),
+            printed_alike(printed),
             "### The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_IV, "final", with_paper=False),
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
@@ -42,6 +47,27 @@ def table_iv(results: Results) -> str:
             detected(results),
         ]
     )
+
+
+def printed_alike(cells: Iterable[Cell]) -> str:
+    """The rows of different data, or models, that the paper gives the same numbers of a method under several shifts.
+
+    Args:
+        cells: of the paper's rows, named after data and shift.
+    """
+    numbers: dict[tuple[str, str], dict[str, float]] = {}
+    for cell in cells:
+        row, _, kind = cell.setting.row.partition(": ")
+        if cell.published is not None:
+            numbers.setdefault((cell.column, row), {})[kind] = cell.published
+    lines = []
+    for ((column, a), of_a), ((other, b), of_b) in combinations(numbers.items(), 2):
+        equal = {kind: value for kind, value in of_a.items() if of_b.get(kind) == value}
+        if column == other and len(equal) > 1:
+            listed = ", ".join(f"{value} ({kind})" for kind, value in equal.items())
+            lines.append(f"The paper prints the same numbers of {column} for {a} and for {b}: {listed}.")
+    end = "No other two rows have more than one number of a method in common."
+    return " ".join([*lines, end]) if lines else ""
 
 
 def figure_6(results: Results) -> str:
