@@ -89,8 +89,8 @@ def femnist_has_three_labels(results: Stores) -> str:
         return ""
     return (
         "**The FEMNIST of FedGroup and FlexCFL has three labels a client, not the five that the papers say**: the "
-        f"published file's numbers of labels fit no other number above one. With three, FedGroup's six methods are {three:.1f} "
-        f"points from the paper in the mean, with five {five:.1f}. "
+        "published file's numbers of labels fit no other number above one. With three, FedGroup's six methods are "
+        f"{three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images"`'
     )
 
