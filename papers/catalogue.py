@@ -135,7 +135,6 @@ FEDGROUP = (
         (*_cells(fedgroup.TABLE_III), *_cells(sent140.CELLS, sent140.measure)),
         lambda results: accuracy_numbers.best_accuracies(results, fedgroup_page.CELLS_III),
         fedgroup_page.table_iii,
-        evidence=Evidence(fedgroup.READINGS),
     ),
     Table(
         "fedgroup-table1",
@@ -181,7 +180,6 @@ FLEXCFL = (
         lambda results: accuracy_numbers.best_accuracies(results, flexcfl_page.CELLS_III),
         flexcfl_page.table_iii,
         also=("flexcfl-figure3",),
-        evidence=Evidence(flexcfl.READINGS),
     ),
     Table(
         "flexcfl-table4",
@@ -232,7 +230,6 @@ FEDSIM = (
         fedsim_page.table_4,
         also=("fedsim-figure3", "fedsim-figure5", "fedsim-figure7"),
         without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
-        evidence=Evidence({fedsim.FEMNIST.row: (fedsim.FEMNIST_FIVE.row, fedsim.FEMNIST_OWN.row)}),
     ),
     Table(
         "fedsim-table7",

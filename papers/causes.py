@@ -15,7 +15,7 @@ A cause is looked for in this order, and the first that is shown is the number's
 * else the cause is *unknown*.
 
 *Gives*: the mean over the seeds is within 1.5 points, or the published number is where one more run would be, as for
-*spread*.
+*spread*, and our own number is not there: else the two are not told apart.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
 
 def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
     """The variant of the column that gives most of its numbers, where it gives this one."""
-    of_column = [n for n in numbers if n.variant_of == number.column and _gives(n)]
+    plain = {n.row: n for n in numbers if n.column == number.column}
+    of_column = [n for n in numbers if n.variant_of == number.column and _gives(n, plain.get(n.row))]
     names = [n.column for n in of_column]
     best = max(dict.fromkeys(names), key=names.count, default="")
     return next((f"{n.column}: {_how(n)}" for n in of_column if (n.row, n.column) == (number.row, best)), "")
@@ -109,15 +110,19 @@ def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
 def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
     """The reading of the row's data that gives most of its numbers, where it gives this one."""
     readings = evidence.readings.get(number.row, ())
-    of_row = [n for n in numbers if n.row in readings and not n.variant_of and _gives(n)]
+    plain = {n.column: n for n in numbers if n.row == number.row}
+    of_row = [n for n in numbers if n.row in readings and not n.variant_of and _gives(n, plain.get(n.column))]
     names = [n.row for n in of_row]
     best = max(dict.fromkeys(names), key=names.count, default="")
     return next((f"{n.row}: {_how(n)}" for n in of_row if (n.row, n.column) == (best, number.column)), "")
 
 
-def _gives(number: ComparedNumber) -> bool:
-    """Whether a variant or a reading gives the published number."""
-    return _is_near(number) or bool(_by_spread(number))
+def _gives(number: ComparedNumber, plain: ComparedNumber | None) -> bool:
+    """Whether a variant or a reading gives the published number, and is told from what it is a variant of."""
+    if _is_near(number) or not _by_spread(number):
+        return _is_near(number)
+    low, high = prediction_interval(number.runs)
+    return plain is not None and plain.value is not None and not low <= plain.value <= high
 
 
 def _is_near(number: ComparedNumber) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from statistics import median
 
 from papers import inventory
 from papers.catalogue import PAPERS, Table
+from papers.causes import prediction_interval
 from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
@@ -82,7 +84,7 @@ def section(results: Mapping[str, Results]) -> str:
     return "\n\n".join(
         [
             "## How much was reproduced",
-            headline(total),
+            headline(total) + width_of_spread(results),
             markdown(HEAD, rows),
             _legend(incomplete),
             "Numbers that are not in percentage points, each by the rule of its table:",
@@ -107,6 +109,25 @@ def headline(total: Share) -> str:
         f"**{total.unknown}** differ from a cause that is unknown. {total.above} of all that differ came out above the "
         f"paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
     )
+
+
+def width_of_spread(results: Mapping[str, Results]) -> str:
+    """How wide the intervals behind *spread* are: a wide one contradicts little."""
+    numbers = [n for paper in PAPERS.values() for table in paper.tables for n in _of_spread(table, results, paper.name)]
+    widths = [high - low for low, high in (prediction_interval(number.runs) for number in numbers)]
+    if not widths:
+        return ""
+    return (
+        " *Spread* is the weakest cause: our runs are compatible with the paper's number, and half of their intervals "
+        f"are wider than {median(widths):.0f} points."
+    )
+
+
+def _of_spread(table: Table, results: Mapping[str, Results], paper: str) -> list[ComparedNumber]:
+    """The counted numbers of a table whose cause is spread."""
+    sized = cpu_sized(table)
+    numbers = table.numbers(results.get(paper, []))
+    return [n for n in numbers if n.counts and n.row in sized and n.cause == Cause.SPREAD]
 
 
 def _line(name: str, share: Share) -> list[str]:

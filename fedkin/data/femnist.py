@@ -51,7 +51,7 @@ def femnist(
 
     Args:
         clients: N; None for 200, or for all writers. Of writers, the first N.
-        classes_per_client: k; None for 5, as the papers say. The file that FedProx's authors published has 3.
+        classes_per_client: k; None for 5, as FedSim's text says. The file that FedProx's authors published has 3.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels are always 0 .. 9.
         shared_images: the published partition, in which clients share images and train on each other's test images.
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.

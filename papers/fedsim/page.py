@@ -14,7 +14,7 @@ from fedkin.measures.pca import component_count
 from papers import synthetic_draws
 from papers.fedsim import network_recipes
 from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves
-from papers.fedsim.paired_comparison import BETTER, WORSE, compare, improvement, verdict
+from papers.fedsim.paired_comparison import BETTER, TOO_FEW, WORSE, compare, improvement, verdict
 from papers.fedsim.paired_tests import as_printed, bootstrap, paired_p
 from papers.fedsim.recipes import (
     AS_CODED,
@@ -215,7 +215,9 @@ def significance(results: Results) -> str:
             both = np.all([each.significant for each in comparisons], axis=0)[1:]
             lasting = len(both) - int(np.logical_and.accumulate(both[::-1]).sum())
             since = str(lasting + 1) if lasting < len(both) else "never"
-            lines.append([setting.row, f"**{both.mean():.0%}**", f"**{since}**", f"*{printed}*"])
+            ours = [f"**{both.mean():.0%}**", f"**{since}**"]
+            few = any(each.verdict == TOO_FEW for each in comparisons)
+            lines.append([setting.row, *(["too few seeds"] * 2 if few else ours), f"*{printed}*"])
     return markdown(["", "of the rounds", "in every round from", "paper"], lines) if lines else "not run"
 
 

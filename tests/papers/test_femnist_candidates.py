@@ -93,9 +93,9 @@ def test_a_wrapping_pool_is_used_up_and_shared(shared_data: Path) -> None:
     assert len(values) == 10 * 300 and owners.min() >= 2
 
 
-def test_backward_windows_give_the_published_first_user(shared_data: Path) -> None:
+def test_backward_windows_begin_with_the_last_labels(shared_data: Path) -> None:
     data = femnist_candidate(step=-1)
-    assert set(data.y[data.train[0]].tolist()) == {0, 6, 7, 8, 9}  # FACTS 10.9; forward windows give 0 to 4
+    assert set(data.y[data.train[0]].tolist()) == {0, 6, 7, 8, 9}  # forward windows give 0 to 4
 
 
 def test_a_seed_draws_shuffle_and_sizes(shared_data: Path) -> None:
