@@ -79,7 +79,7 @@ def alpha_does_nothing(results: Stores) -> str:
 
 
 def femnist_has_three_labels(results: Stores) -> str:
-    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those that the text says."""
+    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those of FedSim's text."""
     differences = {}
     for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE):
         ours = [_percent(results.get("fedgroup", ()), "III", row.row, column, "best") for column in fedgroup.METHODS]

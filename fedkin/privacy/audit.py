@@ -120,10 +120,8 @@ def audit(
     directions = randomness.normal(canaries, _DIMENSIONS)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     present = randomness.uniform(canaries) < 0.5
-    if least is None:
-        scores = _scores(mechanism, rounds, randomness, directions, present, noise_factor)
-    else:
-        scores = _secret_scores(mechanism, rounds, randomness, directions, present, noise_factor, least)
+    own = mechanism, rounds, randomness, directions, present, noise_factor
+    scores = _scores(*own) if least is None else _secret_scores(*own, least)
     order = np.argsort(scores)
     correct = int(present[order[-(guesses // 2) :]].sum() + (~present[order[: guesses // 2]]).sum())
     bound = lower_bound(canaries, 2 * (guesses // 2), correct, mechanism.settings.delta)
@@ -162,9 +160,9 @@ def _secret_scores(
 ) -> Float[np.ndarray, "m"]:
     """The same of secret sums. Who takes part is seen, and the claim is of a client that does in every round: so do
     the canaries."""
-    seeded, numbers = isinstance(randomness, SeededRandomness), directions.shape[1]
-    rng = randomness.rng if isinstance(randomness, SeededRandomness) else np.random.default_rng()
-    grid, share = noise_share(mechanism, least, len(directions) + least - 1, numbers, seeded)
+    seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
+    rng, numbers = seeded or np.random.default_rng(), directions.shape[1]
+    grid, share = noise_share(mechanism, least, len(directions) + least - 1, numbers, seeded is not None)
     silent, faulty = replace(share, deviation=0.0), replace(share, deviation=share.deviation * noise_factor)
     updates = np.zeros(numbers + EXTRA, np.uint32)
     for direction in directions[present]:

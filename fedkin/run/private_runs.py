@@ -203,7 +203,7 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
         f"Privacy: all {len(statements)} finished private runs, on the same clients, cost up to epsilon {epsilon:.3g} "
         f"at delta {delta:.3g} together; choosing among them by scores without noise is not covered{more}."
     ]
-    clients = max(one.get("clients", 0) for one in statements)  # 0: of a run before 0.2.0
+    clients = max(one.get("clients", 0) for one in statements)  # 0: of statements that do not say it
     if clients and delta >= 1 / clients:
         lines.append(f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them whole.")
     return lines + sorted({f"Privacy: {one['warning']}." for one in statements if "warning" in one})

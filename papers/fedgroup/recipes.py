@@ -35,14 +35,16 @@ FEMNIST_MLP = replace(
     FEMNIST, row="FEMNIST-MLP, shared images", model="mlp", model_options=WIDE, seeds=FIVE[:3], seconds=160
 )
 FIVE_LABELS = "five labels a client, as FedSim's text says, where the authors' file has three"
-FEMNIST_FIVE = replace(
-    FEMNIST,
-    row="FEMNIST-MCLR, shared images, five labels",
-    data_options=SHARED_FIVE,
-    draws=femnist_draws.FEDGROUP_FIVE,
-    seeds=FIVE[:2],
-    deviation=FIVE_LABELS,
-)
+
+
+def five_labels(setting: Setting, options: Options) -> Setting:
+    """FEMNIST's row of shared images with five labels a client, in draws of their own."""
+    row = f"{setting.row}, five labels"
+    own = {"data_options": options, "draws": femnist_draws.FEDGROUP_FIVE, "seeds": FIVE[:2], "deviation": FIVE_LABELS}
+    return replace(setting, row=row, **own)
+
+
+FEMNIST_FIVE = five_labels(FEMNIST, SHARED_FIVE)
 IN_FILE_ORDER = "five labels a client, and the first images of each class come from few writers"
 FEMNIST_BY_WRITER = replace(
     FEMNIST_FIVE,

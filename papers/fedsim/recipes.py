@@ -60,7 +60,7 @@ FEMNIST_FIVE = replace(
     data_options=(("classes", 26), ("shared_images", True), ("shuffled", True)),
     draws=femnist_draws.FEDSIM_FIVE,
     seeds=SEEDS[:1],
-    deviation="five labels a client, which the file's number of samples excludes",
+    deviation="five labels a client, of which the file's number of samples is no multiple",
 )
 FEMNIST_OWN = replace(
     FEMNIST_FIVE,

@@ -12,7 +12,7 @@ from fedkin.core.method import Method
 from fedkin.methods import IFCA, FedAvg, FedProx, FeSEM, FlexCFL, IFCAMig
 from fedkin.scenarios.shift import Incremental, SwapAll, SwapPart
 from papers import femnist_draws, synthetic_draws
-from papers.fedgroup.recipes import FIVE, FIVE_LABELS, IN_FILE_ORDER, OTHER_DRAWS, OWN_IMAGES
+from papers.fedgroup.recipes import FIVE, IN_FILE_ORDER, OTHER_DRAWS, OWN_IMAGES, five_labels
 from papers.recipe import Cell, Options, Setting
 
 L2: Options = (("l2", 0.001),)
@@ -35,14 +35,7 @@ MNIST_MLP = replace(_row("MNIST-MLP", "mnist", (), "mlp", L2, 0.03, 3), seeds=FI
 FEMNIST = replace(
     _row("FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", L2, 0.003, 5), draws=femnist_draws.FEDGROUP
 )
-FEMNIST_FIVE = replace(
-    FEMNIST,
-    row="FEMNIST-MCLR, shared images, five labels",
-    data_options=SHARED_FIVE,
-    draws=femnist_draws.FEDGROUP_FIVE,
-    seeds=FIVE[:2],
-    deviation=FIVE_LABELS,
-)
+FEMNIST_FIVE = five_labels(FEMNIST, SHARED_FIVE)
 FEMNIST_BY_WRITER = replace(
     FEMNIST_FIVE,
     row="FEMNIST-MCLR, shared images, by writer",

@@ -141,6 +141,12 @@ def printed_twice(first_kind: float = 90.2, second_kind: float = 89.1, ours: flo
     return [compare_number(row, "FlexCFL", p, v, seeds=1, runs=(v,)) for row, (p, v) in cells.items()]
 
 
+def test_the_authors_own_code_comes_before_a_copy() -> None:
+    """Ours of the first row is 80: so is what their code gave."""
+    evidence = Evidence(authors={("row: part", "FlexCFL"): (80.5, "their code")})
+    assert [n.cause for n in explained(printed_twice(), evidence)[:2]] == [Cause.AUTHORS, Cause.COPY]
+
+
 def test_numbers_that_are_printed_in_two_rows() -> None:
     part, whole = explained(printed_twice(), Evidence())[:2]
     assert (part.mark, part.cause) == (Mark.EXPLAINED, Cause.COPY) and whole.cause == Cause.COPY
