@@ -32,7 +32,9 @@ FINAL = (
     "accuracy_all_clients",
     "stopped",
     *ATTACKED,
-)  # entries of a summary
+    "privacy",
+    "secret",
+)  # entries of a summary that no round's record has
 _log = logging.getLogger("fedkin")
 
 

@@ -153,6 +153,24 @@ def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "privacy.jsonl").read_text().splitlines()) == 4
 
 
+def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> None:
+    """The run, its report, and a comparison, all of which are made from folders."""
+    private = ["privacy.name=client_dp", "privacy.noise_multiplier=1", "privacy.delta=1e-3", "secret.name=sums"]
+    asked = ["data.clients=12", "run.rounds=1", "run.cohort=12", "run.selection=uniform", *private]
+    grid = ["--methods", "fedavg,fedprox", "--seeds", "2", "--jobs", "1"]
+    compared = CliRunner().invoke(app, ["compare", *asked, *grid, "--out", str(tmp_path / "grid")])
+    assert compared.exit_code == 0, compared.output
+    folder = next((tmp_path / "grid").rglob("privacy.json")).parent
+    said, loaded = json.loads((folder / "privacy.json").read_text()), fk.Run.load(folder)
+    assert loaded.final["privacy"] == said and loaded.summary() == json.loads((folder / "summary.json").read_text())
+    assert loaded.final["secret"]["answered"] == 12
+    total = f"all 4 finished private runs, on the same clients, cost up to epsilon {4 * said['epsilon']:.3g}"
+    assert total in " ".join((tmp_path / "grid" / "comparison.md").read_text().split())
+    assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
+    page = (folder / "report.html").read_text()
+    assert privacy_in_words(said) in page and "Secret sums" in page
+
+
 def test_noise_of_the_system_is_not_repeated_by_the_seed() -> None:
     system = replace(TESTING, testing_only_seeded_noise=False)
     first, second = (simulate(system, 1) for _ in range(2))
