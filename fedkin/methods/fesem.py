@@ -42,6 +42,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
+from fedkin.core.shared_rows import SharedRows
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
@@ -52,7 +53,7 @@ from fedkin.tasks.train import train
 class FeSEMState(State):
     """What FeSEM keeps from round to round."""
 
-    local: Float[np.ndarray, "N p"]  # w_i, the part of it that is measured
+    local: Float[SharedRows | np.ndarray, "N p"]  # w_i, the part of it that is measured
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class FeSEM:
         """K different random models; every client holds one that is the same for all."""
         models = policies.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
-        local = np.tile(start[self._measured(world.spec)], (world.total_clients, 1))
+        local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
         return FeSEMState(models, np.full(world.total_clients, UNASSIGNED, np.int64), local)
 
     def round(self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream) -> FeSEMState:
@@ -102,8 +103,7 @@ class FeSEM:
         weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
-        local = state.local.copy()
-        local[cohort[reply.arrived]] = solutions[:, self._measured(world.spec)]
+        local = SharedRows.of(state.local).replaced(cohort[reply.arrived], solutions[:, self._measured(world.spec)])
         return policies.aggregate_between_clusters(
             world, replace(state, models=state.models + step, local=local), self.eta_g
         )
@@ -114,9 +114,8 @@ class FeSEM:
             return policies.assign(world, state, newcomers, self._nearest(world.spec, state, newcomers))
         state = policies.place_by_policy(world, state, self.newcomers, newcomers, stream)
         placed = newcomers[state.assignment[newcomers] != UNASSIGNED]
-        local = state.local.copy()
-        local[placed] = state.models[state.assignment[placed]][:, self._measured(world.spec)]
-        return replace(state, local=local)
+        models = state.models[state.assignment[placed]][:, self._measured(world.spec)]
+        return replace(state, local=SharedRows.of(state.local).replaced(placed, models))
 
     def _nearest(self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         from scipy.spatial.distance import cdist

@@ -21,6 +21,7 @@ from fedkin.core.compact import compact, expand
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
+from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run import version_0_1
 from fedkin.run.method_options import OPTION_ARRAYS, with_options
@@ -265,7 +266,7 @@ def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.nd
 def _arrays(state: State) -> dict[str, np.ndarray]:
     arrays = {f.name: getattr(state, f.name) for f in fields(state)}
     for name, value in arrays.items():
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
                 f"{type(state).__name__}.{name} must be a NumPy array to be kept in a checkpoint, "
                 f"got {type(value).__name__}"

@@ -116,6 +116,7 @@ def _extended(state: State, more: int) -> State:
         array = getattr(state, name)
         axes = hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")
         if axes[0] == "N":
+            array = np.asarray(array)
             widths = [(0, more if axis == "N" else 0) for axis in (*axes, *[""] * (array.ndim - len(axes)))]
             changed[name] = np.pad(array, widths, constant_values=np.nan if array.dtype.kind == "f" else 0)
     return replace(state, **changed)

@@ -14,6 +14,7 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
+from fedkin.core.shared_rows import SharedRows
 from fedkin.core.task import Task
 from fedkin.core.world import LateReply
 from fedkin.run.run_folder import METRICS
@@ -239,4 +240,6 @@ class UndisturbedWorld:
 
 def state_arrays(state: State) -> dict[str, np.ndarray]:
     """A state's arrays by name."""
-    return {name: value for name, value in vars(state).items() if isinstance(value, np.ndarray)}
+    return {
+        name: np.asarray(value) for name, value in vars(state).items() if isinstance(value, (np.ndarray, SharedRows))
+    }

@@ -314,7 +314,7 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    return {f.name: getattr(state, f.name) for f in fields(state)}
+    return {f.name: np.asarray(getattr(state, f.name)) for f in fields(state)}
 
 
 def assert_same(a: Any, b: Any) -> None:

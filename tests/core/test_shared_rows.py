@@ -1,0 +1,52 @@
+"""A table whose versions share rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedkin.core.shared_rows import SharedRows
+
+ARRAY = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def test_it_reads_as_the_array_of_its_rows() -> None:
+    table = SharedRows.of(ARRAY)
+    assert (table.shape, table.dtype, len(table)) == ((4, 3), np.float32, 4)
+    np.testing.assert_array_equal(table, ARRAY)
+    np.testing.assert_array_equal(table[np.array([3, 0, 3])], ARRAY[[3, 0, 3]])
+    np.testing.assert_array_equal(table[[True, False, True, False]], ARRAY[[0, 2]])
+    np.testing.assert_array_equal(table[2], ARRAY[2])
+    assert np.asarray(table, np.float64).dtype == np.float64
+    assert SharedRows.of(table) is table
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_no_rows_at_all(rows: int) -> None:
+    """Also of a table of square shape, of which NumPy would make a matrix."""
+    table = SharedRows.of(np.ones((rows, rows), np.float32))
+    assert table[np.zeros(0, int)].shape == (0, rows)
+    assert table[np.zeros(0, int)].dtype == np.float32
+    assert np.asarray(SharedRows([])).shape == (0, 0)
+
+
+def test_a_version_leaves_the_one_before_as_it_is_and_shares_its_rows() -> None:
+    before, rows = SharedRows.of(ARRAY), np.full((2, 3), 7, np.float32)
+    after = before.replaced(np.array([2, 0]), rows)
+    rows[:] = 9
+    np.testing.assert_array_equal(before, ARRAY)
+    np.testing.assert_array_equal(after, [[7, 7, 7], ARRAY[1], [7, 7, 7], ARRAY[3]])
+    assert after[1] is before[1] and after[0] is not before[0]
+
+
+def test_an_array_changed_later_changes_no_row() -> None:
+    array = ARRAY.copy()
+    table = SharedRows.of(array)
+    array[:] = 0
+    np.testing.assert_array_equal(table, ARRAY)
+
+
+def test_equal_rows_are_in_memory_once() -> None:
+    row = np.zeros(1_000, np.float32)
+    table = SharedRows([row] * 50)
+    assert all(table[i] is row for i in range(50))
