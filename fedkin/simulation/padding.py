@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    x: Shaped[np.ndarray, "M ..."],
+    x: Shaped[np.ndarray, "M ..."] | None,
     y: Int[np.ndarray, "M"],
     owned: Ragged,
     clients: Int[np.ndarray, "n"],
@@ -49,7 +49,7 @@ def plan(
     """Concatenate the batches of all rows and gather the samples they use.
 
     Args:
-        x, y: samples and labels of the data set.
+        x, y: samples and labels of the data set; x None where the devices have the samples of the call.
         owned: training rows of each client.
         clients, batches: client and batches of each row.
         model_index: model of each row; of groups [n G], G of one client.
@@ -64,7 +64,7 @@ def plan(
     rows = np.concatenate(samples)
     taken = [b.rows + base[s] if gather else samples[s][b.rows] for b, s in zip(batches, slot, strict=True)]
     return Plan(
-        x=x[rows] if gather else None,
+        x=x[rows] if gather and x is not None else None,
         y=y[rows].astype(np.int32),
         batches=np.concatenate(taken).astype(np.int32),
         valid=np.concatenate([b.valid for b in batches]).astype(np.int32),

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -22,6 +22,7 @@ from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_devi
 from fedkin.simulation.local_training import Shared
 from fedkin.simulation.padding import Plan, plan, stack_plans
 from fedkin.simulation.recipe import Recipe
+from fedkin.simulation.repeated_samples import RepeatedSamples
 
 _WIDTH = 64  # samples at a time of a full gradient
 _MANY = 4  # models for each row, above which a call has many
@@ -52,6 +53,7 @@ class Trainer:
         self._largest = rounded_up(int(data.train.sizes.max()))
         self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
         self._kept: dict[int, Any] = {}  # samples on so many of the devices
+        self._repeated = RepeatedSamples()
 
     def train(
         self,
@@ -160,14 +162,17 @@ class Trainer:
         owned = rows_by_device(batches, min(len(self._devices), len(clients)), self._lanes or 1)
         positive = np.zeros_like(model_index) if positive is None else positive
         plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
+        gather = gather or not self._keep
+        x = None if gather and self._repeated.known([clients[r] for r in owned]) else self._data.x
         for r in owned:
             own = [batches[i] for i in r]
-            plan = self._plan(clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
+            plan = self._plan(x, clients[r], model_index[r], own, stream, positive[r], gather)
             plan = plan._replace(**{n: v[r].astype(np.float32, copy=False) for n, v in by_row.items() if v is not None})
             if of_steps is not None:
                 plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
-        return owned, stack_plans(plans)
+        whole, mesh = stack_plans(plans), mesh_of(self._devices[: len(owned)])
+        return owned, whole._replace(x=self._repeated.on_devices(mesh, whole.x)) if gather else whole
 
     def _with_recipe(
         self,
@@ -199,6 +204,7 @@ class Trainer:
 
     def _plan(
         self,
+        x: Shaped[np.ndarray, "M ..."] | None,
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r ..."],
         batches: list[Batches],
@@ -209,7 +215,7 @@ class Trainer:
         words = np.zeros((len(clients), 2), np.uint32)
         if stream is not None and self._model.random:
             words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
-        own = (self._data.x, self._data.y, self._data.train, clients, model_index, batches)
+        own = (x, self._data.y, self._data.train, clients, model_index, batches)
         return plan(*own, words, positive, gather)
 
 
