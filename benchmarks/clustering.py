@@ -18,9 +18,16 @@ MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbe
 
 
 def edc(turns: int) -> Times:
-    """100 clients of 3.3 million parameters: the embedding, and one product of the updates with themselves."""
+    """100 clients of 3.3 million parameters: the embedding, one product of the updates with themselves, and the same in
+    float64, in which the embedding computes and below which it cannot go."""
     updates = np.random.default_rng(0).standard_normal((100, 3_300_000), np.float32)
-    return take_turns({"EDC": lambda _: edc_embedding(updates, 5), "Gram": lambda _: updates @ updates.T}, turns, 1)
+    precise = updates.astype(np.float64)
+    calls = {
+        "EDC": lambda _: edc_embedding(updates, 5),
+        "Gram": lambda _: updates @ updates.T,
+        "Gram in float64": lambda _: precise @ precise.T,
+    }
+    return take_turns(calls, turns, 1)
 
 
 def similarity(count: int) -> np.ndarray:
