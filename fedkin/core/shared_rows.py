@@ -42,6 +42,12 @@ class SharedRows:
             version._rows[i] = np.array(row)
         return version
 
+    def distinct(self, index: Int[np.ndarray, "n"]) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
+        """Some rows without those that are in memory once for several of them, and where each of the n is among these:
+        what is computed of the first serves all."""
+        _, first, inverse = np.unique([id(row) for row in self._rows[index]], return_index=True, return_inverse=True)
+        return self[index[first]], inverse
+
     @property
     def shape(self) -> tuple[int, ...]:
         """As of an array."""

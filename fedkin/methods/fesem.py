@@ -121,7 +121,8 @@ class FeSEM:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        return np.argmin(cdist(state.local[clients], centers), axis=1)
+        solutions, own = SharedRows.of(state.local).distinct(clients)  # clients that never trained have the same one
+        return np.argmin(cdist(solutions, centers), axis=1)[own]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
         """Where in a model the parameters are that distances are taken over."""

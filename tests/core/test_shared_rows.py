@@ -50,3 +50,13 @@ def test_equal_rows_are_in_memory_once() -> None:
     row = np.zeros(1_000, np.float32)
     table = SharedRows([row] * 50)
     assert all(table[i] is row for i in range(50))
+
+
+def test_what_is_computed_of_a_shared_row_serves_all_that_share_it() -> None:
+    row, other = np.zeros(2, np.float32), np.ones(2, np.float32)
+    table = SharedRows([row, other, row, row, row.copy()])
+    rows, own = table.distinct(np.array([2, 1, 0, 4, 1]))
+    assert len(rows) == 3
+    np.testing.assert_array_equal(rows[own], [row, other, row, row, other])
+    rows, own = table.distinct(np.zeros(0, int))
+    assert (rows.shape, own.shape) == ((0, 2), (0,))
