@@ -127,6 +127,7 @@ def flower(turns: int, rounds: int) -> Times:
 def flower_job(rounds: int) -> float:
     """Median seconds of a round in a fresh Flower simulation, in its own environment and offline."""
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    quiet["RAY_ADDRESS"] = "local"  # a cluster of its own, not one whose address another program has left
     place = {"FLWR_HOME": str(FLOWER.parent.resolve() / "home"), "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}"}
     command = [str(FLOWER / "python"), "-m", "benchmarks.flower_peer", str(rounds), str(EPOCHS["784-10"])]
     done = subprocess.run(command, env={**os.environ, **quiet, **place}, capture_output=True, text=True, check=False)
