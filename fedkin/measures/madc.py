@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_STRIP = 64  # rows that one thread compares at a time with those after them
+_STRIP = 16  # rows that one thread compares at a time with those after them: fewer are dealt evenly
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
@@ -27,8 +27,12 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
         raise MethodError(f"MADC compares two updates by their similarity to others: it needs at least 3, got {n}")
     similarity = similarity.astype(np.float64, copy=False)
     own = np.abs(similarity.diagonal()[:, None] - similarity)  # z = i; its transpose is z = j
-    total = _cityblock(similarity) - own - own.T
-    return np.clip(total, 0, None) / (n - 2)  # rounding can leave less than nothing
+    total = _cityblock(similarity)
+    total -= own
+    total -= own.T
+    np.maximum(total, 0, out=total)  # rounding can leave less than nothing
+    total /= n - 2
+    return total
 
 
 def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
@@ -38,9 +42,10 @@ def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
     total = np.zeros((len(rows), len(rows)))
 
     def strip(start: int) -> None:
-        total[start : start + _STRIP, start:] = cdist(rows[start : start + _STRIP], rows[start:], "cityblock")
+        sums = cdist(rows[start : start + _STRIP], rows[start:], "cityblock")
+        total[start : start + _STRIP, start:] = sums
+        total[start:, start : start + _STRIP] = sums.T
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(strip, range(0, len(rows), _STRIP)))
-    above = np.triu(total, 1)
-    return above + above.T
+    return total
