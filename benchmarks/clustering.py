@@ -18,8 +18,8 @@ MADC_SMALL = 500  # clients: the plain form holds four arrays of N x N x N numbe
 
 
 def edc(turns: int) -> Times:
-    """100 clients of 3.3 million parameters: the embedding, one product of the updates with themselves, and the same in
-    float64, in which the embedding computes and below which it cannot go."""
+    """100 clients of 3.3 million parameters: the embedding, one product of the updates with themselves, and the same of
+    updates that are in float64 already, in which the embedding computes."""
     updates = np.random.default_rng(0).standard_normal((100, 3_300_000), np.float32)
     precise = updates.astype(np.float64)
     calls = {

@@ -37,8 +37,8 @@ class AssignedModels:
 class State:
     """What every method keeps from round to round; a method adds arrays of its own by subclassing.
 
-    All fields are NumPy arrays, so that a checkpoint is the state and nothing else; a table that a round changes in few
-    of N rows may be ``SharedRows``, which becomes an array there.
+    All fields are NumPy arrays, or ``SharedRows`` where a round changes few of N rows: a checkpoint is the state as
+    arrays, and nothing else.
     """
 
     models: Float[np.ndarray, "K P"]

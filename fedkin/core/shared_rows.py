@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,41 +11,47 @@ from jaxtyping import Int, Shaped
 
 
 class SharedRows:
-    """An immutable table; a new version of it costs the rows that are new, not a copy of all.
+    """An immutable table [N p]; a new version of it costs the rows that are new, not a copy of all.
 
     A state is never changed in place. A method that stores a model of every client would copy N x P numbers in each
-    round for the few that the round made. Here only references are copied, and rows that have always been equal, such
-    as the start of all clients, are in memory once. It reads as an array does: ``np.asarray(table)``, ``table[index]``.
+    round for the few that the round made. Here only references are copied, and equal rows, such as the start of all
+    clients, can be in memory once. ``table[3]`` and ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
     """
 
     def __init__(self, rows: Iterable[Shaped[np.ndarray, "p"]]) -> None:
-        """A table of given rows, which nobody may change any more."""
+        """A table of these rows, which become read-only."""
         table = list(rows)
         self._rows = np.empty(len(table), object)
         for i, row in enumerate(table):  # an assignment of all would make a matrix of them
+            row.setflags(write=False)
             self._rows[i] = row
 
     @staticmethod
     def of(table: Shaped[np.ndarray, "N p"] | SharedRows) -> SharedRows:
-        """The table as it is, or one with the rows of an array, copied."""
-        return table if isinstance(table, SharedRows) else SharedRows(np.array(row) for row in np.asarray(table))
+        """A table of the rows of an array, copied, equal ones once; of a table itself."""
+        if isinstance(table, SharedRows):
+            return table
+        known: dict[bytes, np.ndarray] = {}
+        keys = [hashlib.sha256(row.tobytes()).digest() for row in table]
+        return SharedRows(known.setdefault(key, np.array(row)) for key, row in zip(keys, table, strict=True))
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
         """A new version with other rows.
 
         Args:
             index: of the rows that are new.
-            rows: in their place; they are copied.
+            rows: in their place; they are copied, in the table's type of numbers.
         """
         version = SharedRows([])
         version._rows = self._rows.copy()
         for i, row in zip(index, rows, strict=True):
-            version._rows[i] = np.array(row)
+            version._rows[i] = np.array(row, self.dtype)
+            version._rows[i].setflags(write=False)
         return version
 
     def distinct(self, index: Int[np.ndarray, "n"]) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """Some rows without those that are in memory once for several of them, and where each of the n is among these:
-        what is computed of the first serves all."""
+        """The rows of an index, each that is in memory once for several of them once, and the place of each of the n
+        among these. What is computed of the d rows serves all n."""
         _, first, inverse = np.unique([id(row) for row in self._rows[index]], return_index=True, return_inverse=True)
         return self[index[first]], inverse
 
@@ -52,6 +59,11 @@ class SharedRows:
     def shape(self) -> tuple[int, ...]:
         """As of an array."""
         return (len(self._rows), *(self._rows[0].shape if len(self._rows) else (0,)))
+
+    @property
+    def ndim(self) -> int:
+        """As of an array."""
+        return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -62,12 +74,16 @@ class SharedRows:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Shaped[np.ndarray, "..."]:
-        """One row, or an array of several where the index is one of several."""
-        chosen = self._rows[index]
-        if np.ndim(index) == 0:
-            return chosen
-        return np.stack(list(chosen)) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
+        """One row, or an array of several: by a number, a slice, or an array of numbers or booleans."""
+        rows = np.arange(len(self))[index]
+        if rows.ndim == 0:
+            return self._rows[rows]
+        if rows.ndim > 1:
+            raise IndexError(f"the index of a table of rows has one axis, got {rows.ndim}; use np.asarray(table)")
+        return np.stack(list(self._rows[rows])) if len(rows) else np.empty((0, *self.shape[1:]), self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        whole = self[np.arange(len(self))]
+        if copy is False:
+            raise ValueError("a table of shared rows becomes an array only as a copy")
+        whole = self[:]
         return whole if dtype is None else whole.astype(dtype, copy=False)

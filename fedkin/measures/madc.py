@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_STRIP = 16  # rows that one thread compares at a time with those after them: fewer are dealt evenly
+_STRIP = 16  # rows that one thread compares at a time with those after them; small strips load threads evenly
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:

@@ -55,6 +55,14 @@ class FeSEMState(State):
 
     local: Float[SharedRows | np.ndarray, "N p"]  # w_i, the part of it that is measured
 
+    def __post_init__(self) -> None:  # a checkpoint has an array
+        object.__setattr__(self, "local", self.solutions)
+
+    @property
+    def solutions(self) -> SharedRows:
+        """``local`` as what it is in every state."""
+        return SharedRows.of(self.local)
+
 
 @dataclass(frozen=True)
 class FeSEM:
@@ -103,7 +111,7 @@ class FeSEM:
         weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
-        local = SharedRows.of(state.local).replaced(cohort[reply.arrived], solutions[:, self._measured(world.spec)])
+        local = state.solutions.replaced(cohort[reply.arrived], solutions[:, self._measured(world.spec)])
         return policies.aggregate_between_clusters(
             world, replace(state, models=state.models + step, local=local), self.eta_g
         )
@@ -115,13 +123,13 @@ class FeSEM:
         state = policies.place_by_policy(world, state, self.newcomers, newcomers, stream)
         placed = newcomers[state.assignment[newcomers] != UNASSIGNED]
         models = state.models[state.assignment[placed]][:, self._measured(world.spec)]
-        return replace(state, local=SharedRows.of(state.local).replaced(placed, models))
+        return replace(state, local=state.solutions.replaced(placed, models))
 
     def _nearest(self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        solutions, own = SharedRows.of(state.local).distinct(clients)  # clients that never trained have the same one
+        solutions, own = state.solutions.distinct(clients)  # clients that never trained have the same one
         return np.argmin(cdist(solutions, centers), axis=1)[own]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:

@@ -268,7 +268,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
-                f"{type(state).__name__}.{name} must be a NumPy array to be kept in a checkpoint, "
+                f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be kept in a checkpoint, "
                 f"got {type(value).__name__}"
             )
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}

@@ -125,4 +125,5 @@ def _extended(state: State, more: int) -> State:
 def _dimensions(kind: type[State]) -> dict[str, str]:
     """The dimensions of the arrays of a state, as its annotations have them."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {name: getattr(hint, "dim_str", "") for name, hint in hints.items() if hasattr(hint, "dim_str")}
+    of_unions = {name: (hint, *typing.get_args(hint)) for name, hint in hints.items()}
+    return {name: one.dim_str for name, kinds in of_unions.items() for one in kinds if hasattr(one, "dim_str")}

@@ -1,4 +1,4 @@
-"""The samples of a call, which stay on the devices while the calls in turn are of the same clients."""
+"""The samples of a call, which stay on the devices until a call of other clients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from fedkin.simulation.devices import shard
 
 
 class RepeatedSamples:
-    """Where all clients take part in every round, their samples are gathered and sent to the devices twice, not in
-    every round. Of cohorts that change nothing is kept."""
+    """Where all clients take part in every round, the first two calls gather and send their samples, and all others use
+    what is there. Nothing is kept before a second call of the same clients: the first cannot know that one comes, and
+    most cohorts train once."""
 
     def __init__(self) -> None:
         self._clients: tuple[bytes, ...] = ()

@@ -162,17 +162,17 @@ class Trainer:
         owned = rows_by_device(batches, min(len(self._devices), len(clients)), self._lanes or 1)
         positive = np.zeros_like(model_index) if positive is None else positive
         plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
-        gather = gather or not self._keep
-        x = None if gather and self._repeated.known([clients[r] for r in owned]) else self._data.x
+        known = not self._keep and self._repeated.known([clients[r] for r in owned])
+        x = None if known else self._data.x
         for r in owned:
             own = [batches[i] for i in r]
-            plan = self._plan(x, clients[r], model_index[r], own, stream, positive[r], gather)
+            plan = self._plan(x, clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
             plan = plan._replace(**{n: v[r].astype(np.float32, copy=False) for n, v in by_row.items() if v is not None})
             if of_steps is not None:
                 plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
         whole, mesh = stack_plans(plans), mesh_of(self._devices[: len(owned)])
-        return owned, whole._replace(x=self._repeated.on_devices(mesh, whole.x)) if gather else whole
+        return owned, whole if self._keep else whole._replace(x=self._repeated.on_devices(mesh, whole.x))
 
     def _with_recipe(
         self,

@@ -17,8 +17,32 @@ def test_it_reads_as_the_array_of_its_rows() -> None:
     np.testing.assert_array_equal(table[np.array([3, 0, 3])], ARRAY[[3, 0, 3]])
     np.testing.assert_array_equal(table[[True, False, True, False]], ARRAY[[0, 2]])
     np.testing.assert_array_equal(table[2], ARRAY[2])
+    np.testing.assert_array_equal(table[1:3], ARRAY[1:3])
+    np.testing.assert_array_equal(table[...], ARRAY)
+    assert (table.ndim, len(table[4:])) == (2, 0)
     assert np.asarray(table, np.float64).dtype == np.float64
     assert SharedRows.of(table) is table
+
+
+def test_what_would_not_be_rows_is_refused() -> None:
+    table = SharedRows.of(ARRAY)
+    for index in (np.array([[0, 1]]), (slice(None), 0)):
+        with pytest.raises(IndexError):
+            table[index]
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(table, copy=False)
+
+
+def test_rows_cannot_be_written_to() -> None:
+    """All clients of a shared row, and all earlier versions, would change."""
+    table = SharedRows.of(ARRAY)
+    for row in (table[0], table.replaced(np.array([0]), ARRAY[1:2])[0], SharedRows([np.zeros(2)])[0]):
+        with pytest.raises(ValueError, match="read-only"):
+            row[0] = 1
+
+
+def test_new_rows_have_the_type_of_the_table() -> None:
+    assert SharedRows.of(ARRAY).replaced(np.array([0]), np.ones((1, 3))).dtype == np.float32
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -50,6 +74,8 @@ def test_equal_rows_are_in_memory_once() -> None:
     row = np.zeros(1_000, np.float32)
     table = SharedRows([row] * 50)
     assert all(table[i] is row for i in range(50))
+    again = SharedRows.of(np.asarray(table))
+    assert all(again[i] is again[0] for i in range(50))
 
 
 def test_what_is_computed_of_a_shared_row_serves_all_that_share_it() -> None:

@@ -18,6 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.shared_rows import SharedRows
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods import METHODS
@@ -314,7 +315,9 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    return {f.name: np.asarray(getattr(state, f.name)) for f in fields(state)}
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    assert all(isinstance(value, (np.ndarray, SharedRows)) for value in values.values())
+    return {name: np.asarray(value) for name, value in values.items()}
 
 
 def assert_same(a: Any, b: Any) -> None:

@@ -163,6 +163,18 @@ def test_the_head_in_the_simulator() -> None:
     np.testing.assert_allclose(np.mean(state.local, axis=0), kernel[cluster], rtol=1e-4, atol=1e-6)
 
 
+def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
+    """A checkpoint has an array of the solutions; equal ones are shared again, and a round copies none of the rest."""
+    w, method = simulated(), FeSEM(clusters=2)
+    state = method.round(w, method.init(w, Stream(3)), np.arange(4), STREAM)
+    loaded = replace(state, local=np.asarray(state.local))
+    assert len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5  # of four clients that trained, and the start
+    one, other = (method.round(w, s, np.arange(2, 7), Stream(3, 3)) for s in (state, loaded))
+    assert np.asarray(one.local).tobytes() == np.asarray(other.local).tobytes()
+    assert one.models.tobytes() == other.models.tobytes()
+    assert other.local[0] is loaded.local[0]
+
+
 # --- what does not come
 
 
@@ -177,7 +189,7 @@ def test_a_client_that_does_not_answer_keeps_its_solution(how: str) -> None:
 @pytest.mark.parametrize("cohort", [NOBODY, np.array([0, 1])])
 def test_without_any_answer_no_model_changes(cohort: np.ndarray, weighting: Any) -> None:
     result = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
-    assert result.models.tobytes() == MODELS.tobytes() and np.array_equal(result.local, LOCAL)
+    assert result.models.tobytes() == MODELS.tobytes() and np.asarray(result.local).tobytes() == LOCAL.tobytes()
 
 
 @pytest.mark.parametrize("migration", ["none", "label_blind"])

@@ -39,8 +39,20 @@ def test_updates_are_those_of_samples_gathered_anew(cohorts: list[np.ndarray]) -
     assert updates(cohorts, fresh=False) == updates(cohorts, fresh=True)
 
 
+def test_rows_may_move_to_another_device_between_calls() -> None:
+    """The same clients with other numbers of steps are dealt to the devices in another way."""
+    data, work = federation(), SGD(batch_size=10, lr=0.1)
+    model, index = mlp(data, hidden=4), np.zeros(3, np.int64)
+    kept = SimulatedWorld(data, model, work)._trainer
+    for round, steps in enumerate(((9, 1, 1), (1, 1, 9), (1, 9, 1), (9, 1, 1), (9, 1, 1), (1, 1, 9))):
+        call = (models(model), SOME, index, work, np.array(steps), Stream(3, round))
+        fresh = SimulatedWorld(data, model, work)._trainer
+        assert kept.train(*call).update.tobytes() == fresh.train(*call).update.tobytes()
+
+
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
+    monkeypatch.setattr(trainer, "has_room", lambda *_: False)  # as on a processor, wherever this runs
     stack = trainer.stack_plans
     monkeypatch.setattr(trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans))
     updates([SOME, SOME, SOME, SOME, OTHERS, SOME], fresh=False)
