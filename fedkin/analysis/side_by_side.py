@@ -124,15 +124,19 @@ def _exit_status(pool: ProcessPoolExecutor) -> str:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End a process at once."""
+    """End a process at once, and wait until it has ended.
+
+    The pool's own thread waits for it as well, and the system tells only one of two how a process ended: to the other
+    it seems to live until the thread has noted its end.
+    """
     processes = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
     for process in processes:  # one that is just being started may not hear that
         process.join(SECONDS_TO_END)
         if process.is_alive():
             process.kill()
+    pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> Non
     assert Comparison.load(tmp_path / "c").missing
     done = fk.compare(None, *QUICK, methods=["fedavg", "fedprox", "ifca"], seeds=2, out=tmp_path / "c", resume=True)
     assert not done.missing
+
+
+def test_a_stopped_pool_leaves_no_process_and_no_thread() -> None:
+    """Its thread waits for the process as well, which seems to live until the thread has noted its end."""
+    pool = side_by_side._pool(0, 1)
+    pool.submit(time.sleep, 60)
+    thread: Any = pool._executor_manager_thread
+    (process,) = pool._processes.values()
+    side_by_side._stop(pool)
+    assert not thread.is_alive() and not process.is_alive()
 
 
 def test_an_error_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
