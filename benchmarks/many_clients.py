@@ -1,12 +1,14 @@
 """A million clients beside a thousand: memory, seconds a round, start, checkpoints, figure and report.
 
-    python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder DIR]
+    python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder DIR] [--write]
 
 Data: Synthetic(1, 1) with 20 samples of 60 numbers for each client, written once by ``fedkin data make`` and read where
 they lie; a cohort of 100. A run of each method with a thousand clients and one with a million follow each other, each
 in a process of its own. Memory is the largest anonymous memory (what the system cannot take back) and the largest
 resident set (with pages of the files). Seconds a round are the median from round 10 on of a second run, whose programs
-are compiled and whose samples are in the system's cache.
+are compiled and whose samples are in the system's cache. A third run is stopped after half of its rounds and resumed:
+its models and assignments must be those of the second. At last, the largest resident set of a process that makes
+Synthetic(1, 1) of 10,000 clients in memory, beside the bytes of its samples.
 """
 
 from __future__ import annotations
@@ -25,7 +27,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from benchmarks.tables import put
+
 FEW, ROUNDS, COHORT = 1000, 30, 100
+GENERATED = 10_000  # clients of the data that are made in memory
+PAGE, PLACE = Path("docs/many-clients.md"), "python -m benchmarks.many_clients --write"
+HEAD = ("method", "a round (s; of 1,000)", "ratio", "start (s)", "anonymous memory (GB)", "resident set (GB)")
+HEAD += ("checkpoint (MB; s)", "report (MB)", "resumed")
+AIMS = ("aim", "", "1.5", "5", "0.7", "", "10; 1", "4", "equal")
 
 
 def main() -> None:
@@ -36,8 +47,12 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="of the data, made where they are not there; default: a passing one"
     )
+    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     parser.add_argument("--one", nargs=3, metavar=("DATA", "METHOD", "OUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--generate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.generate:
+        return generate()
     if options.one:
         print(json.dumps(run(Path(options.one[0]), options.one[1], Path(options.one[2]))))
         return
@@ -45,8 +60,23 @@ def main() -> None:
         folder = options.folder or Path(passing)
         for clients in (FEW, options.clients):
             make(clients, folder / str(clients))
-        for method in options.methods.split(","):
-            compare(method, folder, options.clients, Path(passing))
+        rows = [compare(method, folder, options.clients, Path(passing)) for method in options.methods.split(",")]
+    subprocess.run([sys.executable, "-m", "benchmarks.many_clients", "--generate"], check=True)
+    if options.write:
+        put(PAGE, PLACE, HEAD, [*rows, AIMS])
+
+
+def generate() -> None:
+    """Make a federation in this process, and print the most memory that it had, beside the samples' bytes."""
+    import fedkin as fk
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    samples = fk.data.synthetic(clients=GENERATED).x.nbytes / 1e9
+    peak, allowed = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 1.5 * samples + 0.4
+    print(
+        f"synthetic, {GENERATED:,} clients: {samples:.2f} GB of samples, at most {peak:.2f} GB (aim: {allowed:.2f}), "
+        f"of which {before:.2f} before"
+    )
 
 
 def make(clients: int, folder: Path) -> None:
@@ -76,8 +106,8 @@ def make(clients: int, folder: Path) -> None:
     )
 
 
-def compare(method: str, folder: Path, clients: int, passing: Path) -> None:
-    """Print a method's figures with a thousand clients and with many."""
+def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]:
+    """A method's figures with a thousand clients and with many, which are printed, too."""
     results = {}
     for number in (FEW, clients):
         for _ in range(2):  # the second has compiled programs and warm pages
@@ -87,8 +117,9 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> None:
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         results[number] = json.loads(printed.splitlines()[-1])
     few, many = results[FEW], results[clients]
+    ratio = many["round"] / few["round"]
     print(f"{method}, {clients:,} clients (and {FEW:,}):")
-    print(f"  a round: {many['round']:.3f} s ({few['round']:.3f}), ratio {many['round'] / few['round']:.2f}")
+    print(f"  a round: {many['round']:.3f} s ({few['round']:.3f}), ratio {ratio:.2f}")
     print(f"  start, to round 0: {many['start']:.1f} s ({few['start']:.1f}), of which data {many['open']:.2f}")
     print(f"  anonymous memory at most {many['anonymous']:.2f} GB, resident set {many['resident']:.2f} GB")
     print(
@@ -98,7 +129,19 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> None:
     start = time.perf_counter()
     subprocess.run([*fedkin(), "report", passing / f"{method}-{clients}"], check=True, stdout=subprocess.DEVNULL)
     size = (passing / f"{method}-{clients}" / "report.html").stat().st_size / 1e6
-    print(f"  report: {size:.1f} MB in {time.perf_counter() - start:.1f} s", flush=True)
+    print(f"  report: {size:.1f} MB in {time.perf_counter() - start:.1f} s")
+    print(f"  resumed after {ROUNDS // 2} rounds: {many['resumed']}", flush=True)
+    return [
+        method,
+        f"{many['round']:.3f}; {few['round']:.3f}",
+        f"**{ratio:.2f}**",
+        f"**{many['start']:.1f}**",
+        f"**{many['anonymous']:.2f}**",
+        f"{many['resident']:.2f}",
+        f"**{many['checkpoint_mb']:.1f}**; **{many['checkpoint']:.2f}**",
+        f"**{size:.1f}**",
+        many["resumed"],
+    ]
 
 
 def run(data: Path, method: str, out: Path) -> dict[str, Any]:
@@ -108,31 +151,37 @@ def run(data: Path, method: str, out: Path) -> dict[str, Any]:
     import fedkin as fk
 
     federation = fk.data.load(data)
-    opened, rounds = time.perf_counter(), []
+    opened, stamps = time.perf_counter(), []
     methods = {"flexcfl": fk.FlexCFL(clusters=4), "ifca": fk.IFCA(clusters=4), "fedavg": fk.FedAvg()}
-    fk.simulate(
-        methods[method],
-        federation,
-        fk.models.mclr(federation),
-        rounds=ROUNDS,
-        cohort=COHORT,
-        evaluate_every=0,
-        on_round=lambda _: rounds.append(time.perf_counter()),
-        out=out,
-    )
-    seconds = [later - earlier for earlier, later in zip(rounds, rounds[1:], strict=False)]
+
+    def simulate(rounds: int, out: Path, **options: Any) -> fk.Run:
+        model = fk.models.mclr(federation)
+        return fk.simulate(
+            methods[method], federation, model, rounds=rounds, cohort=COHORT, evaluate_every=0, out=out, **options
+        )
+
+    whole = simulate(ROUNDS, out, on_round=lambda _: stamps.append(time.perf_counter()))
+    end, anonymous, resident = time.perf_counter(), peak[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    halves = out.with_name(f"{out.name}-resumed")
+    shutil.rmtree(halves, ignore_errors=True)
+    simulate(ROUNDS // 2, halves)
+    again = simulate(ROUNDS, halves, resume=True)
+    equal = np.array_equal(again.state.models, whole.state.models)
+    equal &= np.array_equal(again.state.assignment, whole.state.assignment)
+    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
     usual = statistics.median(seconds[10:-1])
     sizes = [path.stat().st_size / 1e6 for path in out.rglob("*") if path.is_file()]
     return {
         "open": opened - start,
-        "start": rounds[0] - start,
+        "start": stamps[0] - start,
         "round": usual,
         "checkpoint": seconds[19] - usual,  # of round 20
         "checkpoint_mb": max(path.stat().st_size for path in (out / "checkpoints").iterdir()) / 1e6,
-        "end": time.perf_counter() - rounds[-2],
+        "end": end - stamps[-2],
         "files_mb": sum(sizes),
-        "anonymous": peak[0],
-        "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "anonymous": anonymous,
+        "resident": resident,
+        "resumed": "equal" if equal else "NOT EQUAL",
     }
 
 

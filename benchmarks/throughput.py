@@ -5,12 +5,13 @@ CNNs that FlexCFL's authors have for MNIST and for FEMNIST. The tables are writt
         [--clients 1000] [--cohort 20] [--write]
 
 Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds are counted, without
-scoring, of a second run: a short one before compiles all programs. Peers are 100, and all of them take part, as their
-methods ask for. After each method FedAvg runs again, with the same clients and cohorts, and the
-ratio of the two medians is what says something about another machine. The short run counts how often a round goes
-through samples (benchmarks/passes.py): "passes" are a method's beside FedAvg's, and the time of a pass is what is left
-of the ratio when they are divided out. A method's clusters are found in round 0 (the start), as its defaults have it,
-with 4 clusters where it asks for a number; OPTIONS has what else is set.
+scoring, of a second run: the same one before compiles all programs. Peers are 100, and all of them take part, as their
+methods ask for. After each method FedAvg runs again, with the same clients and cohorts, and the ratio of the two
+medians is what says something about another machine. The first run counts how often the timed rounds go through
+samples (benchmarks/passes.py): "passes" are a method's beside FedAvg's, and the time of a pass is what is left of the
+ratio when they are divided out. Where a method's rounds differ in their passes (it looks for clusters in some), its
+time is the mean of the rounds, as its passes are. A method's clusters are found in round 0 (the start), as its defaults
+have it, with 4 clusters where it asks for a number; OPTIONS has what else is set.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 import fedkin as fk
 from benchmarks.passes import counted
@@ -36,6 +38,7 @@ MODELS = {"mlp": {"name": "mlp"}, "cnn": {"name": "cnn"}, "femnist": {"name": "c
 PAGE = Path("docs/benchmarks-methods.md")
 CLIENTS, PEERS, COHORT = 1000, 100, 20
 FIRST = 4  # rounds before it compile programs
+STEADY = 1.2  # rounds whose passes beside FedAvg's differ by no more are alike
 OPTIONS = {
     "pacfl": {"threshold": 55.0},  # ten clusters; with its 3.5 degrees nearly every client is one
     "feroma": {"latest": FIRST - 1},  # so that it mixes in all rounds that are timed
@@ -45,7 +48,7 @@ HEAD = ("method", *SECONDS, "FedAvg's time", "passes", "time of a pass")
 
 
 class Speed(NamedTuple):
-    """What a method took: seconds to round 0, and the median of its rounds."""
+    """What a method took: seconds to round 0, and of a round."""
 
     start: float
     round: float
@@ -68,8 +71,8 @@ def main() -> None:
             clients = options.clients or (PEERS if together else CLIENTS)
             cohort = options.cohort or (clients if together else COHORT)
             try:
-                one = passes_of_fedavg(clients, name, cohort)
-                cells = row(method, *federation(clients, name), options.rounds, cohort, one)
+                beside = passes_of_fedavg(clients, name, options.rounds, cohort)
+                cells = row(method, *federation(clients, name), options.rounds, cohort, beside)
             except FedkinError as error:  # it does not fit the data or the model
                 print(f"{name}: {method} is left out: {error}", flush=True)
                 continue
@@ -101,42 +104,46 @@ def federation(clients: int, model: str) -> tuple[fk.FederatedData, Any]:
 
 
 @cache
-def passes_of_fedavg(clients: int, model: str, cohort: int) -> float:
-    """How many gradients of samples a round of FedAvg has."""
-    return passes("fedavg", *federation(clients, model), cohort)
+def passes_of_fedavg(clients: int, model: str, rounds: int, cohort: int) -> Float[np.ndarray, "_"]:
+    """How many gradients of samples each timed round of FedAvg has."""
+    return passes("fedavg", *federation(clients, model), rounds, cohort)
 
 
-def row(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, one: float) -> list[str]:
-    """The figures of a method, beside FedAvg right after it; ``one`` is how many gradients a round of FedAvg has."""
-    factor = passes(method, data, model, cohort) / one
-    own = speed(method, data, model, rounds, cohort)
-    beside = speed("fedavg", data, model, rounds, cohort)
+def row(
+    method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, beside: Float[np.ndarray, "_"]
+) -> list[str]:
+    """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients FedAvg's rounds have."""
+    counts = passes(method, data, model, rounds, cohort)
+    factor, by_round = counts.mean() / beside.mean(), counts / beside
+    steady = by_round.max() < STEADY * by_round.min()
+    own = speed(method, data, model, rounds, cohort, steady)
+    other = speed("fedavg", data, model, rounds, cohort)
     return [
         method,
         f"{own.start:.1f}",
         f"{own.round:.3f}",
         f"{cohort / own.round:.0f}",
-        f"x {own.round / beside.round:.2f}",
+        f"x {own.round / other.round:.2f}",
         f"{factor:.2f}",
-        f"x {own.round / beside.round / factor:.2f}",
+        f"x {own.round / other.round / factor:.2f}",
     ]
 
 
-def passes(method: str, data: fk.FederatedData, model: Any, cohort: int) -> float:
-    """Gradients of samples in the first round that is timed, of a short run, which compiles all programs."""
+def passes(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int) -> Float[np.ndarray, "_"]:
+    """Gradients of samples in each round that is timed, of a run that compiles all programs."""
     totals: list[float] = []
     with counted() as work:
-        simulate(method, data, model, FIRST + 2, cohort, lambda _: totals.append(work.total))
-    return statistics.median(np.diff(totals)[FIRST:-1])
+        simulate(method, data, model, rounds, cohort, lambda _: totals.append(work.total))
+    return np.diff(totals)[FIRST:-1]
 
 
-def speed(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int) -> Speed:
-    """Run a method, and time its rounds."""
+def speed(method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, steady: bool = True) -> Speed:
+    """Run a method, and time its rounds: their median, or the mean where they are not alike (``steady``)."""
     stamps: list[float] = []
     begin = time.perf_counter()
     simulate(method, data, model, rounds, cohort, lambda _: stamps.append(time.perf_counter()))
-    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
-    return Speed(stamps[0] - begin, statistics.median(seconds[FIRST:-1]))
+    seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)][FIRST:-1]
+    return Speed(stamps[0] - begin, statistics.median(seconds) if steady else statistics.mean(seconds))
 
 
 def simulate(

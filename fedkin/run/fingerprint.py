@@ -101,7 +101,7 @@ def environment(description: dict[str, Any]) -> dict[str, Any]:
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}
-    torch = ("torch",) if "torch" in description.get("model", {}) else ()
+    torch = ("torch", "torchax") if "torch" in description.get("model", {}) else ()
     for package in (*_PACKAGES, *torch):
         try:
             versions[package] = importlib.metadata.version(package)

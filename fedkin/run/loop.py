@@ -147,6 +147,13 @@ def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan
         run_state.final["final_partial"] = True  # no record says so
     if run_state.stopped:
         run_state.final["stopped"] = run_state.stopped
+    _check_samples(world)
+
+
+def _check_samples(world: World) -> None:
+    """Refuse (DataError) results of samples whose files have changed meanwhile."""
+    if isinstance(world, SimulatedWorld):
+        world.check_samples()
 
 
 def _scored_split(world: World) -> str:
@@ -213,6 +220,7 @@ class _Recorder:
         world = self.instrumented.world
         options = (self.plan.global_model, self.split, self.plan.sample(last=round == self.plan.rounds))
         run_state.scored = score(world, run_state.state, round, *options) if scoring else None
+        _check_samples(world)
         migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)

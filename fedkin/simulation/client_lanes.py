@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from jax.errors import JaxRuntimeError
+
 from fedkin.models.model import Model
 
 CANDIDATES = (1, 8, 32, 128)
 _FEWEST_ROWS = 8  # of a call that shows anything
+_NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 _log = logging.getLogger("fedkin")
 
@@ -21,7 +24,8 @@ def fastest_lanes(
 ) -> int:
     """The number of lanes that trains a call fastest, of ``CANDIDATES`` that the call fills.
 
-    A call of few rows decides nothing: it is trained one after another, and a later one is measured.
+    A call of few rows decides nothing: it is trained one after another, and a later one is measured. A number for which
+    the device has too little memory ends the search.
 
     Args:
         model: what is trained; the choice is remembered for it.
@@ -37,9 +41,15 @@ def fastest_lanes(
     for lanes in CANDIDATES:
         if lanes > rows:
             break
-        train(lanes)  # compiles
-        begin = clock()
-        train(lanes)
+        try:
+            train(lanes)  # compiles
+            begin = clock()
+            train(lanes)
+        except JaxRuntimeError as error:
+            if not seconds or _NO_MEMORY not in str(error):
+                raise
+            _log.info("%d clients side by side need more memory than the device has", lanes)
+            break
         seconds[lanes] = clock() - begin
     best = _chosen[model] = min(seconds, key=lambda lanes: seconds[lanes])
     measured = ", ".join(f"{lanes}: {took:.3f} s" for lanes, took in seconds.items())

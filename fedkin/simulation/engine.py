@@ -89,7 +89,9 @@ class SimulatedWorld:
         self._memory = ClientMemory(data.clients, memory_limit, self._ids)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
-        self._files = {} if data.packed else mapped_files((data.x, data.y))  # by whoever made the data
+        self._files = (
+            {} if data.packed else mapped_files((data.x, data.y, data.train.rows, data.test.rows))
+        )  # by their maker
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # by which a real site's clients sign
 
@@ -118,9 +120,7 @@ class SimulatedWorld:
     def begin(self, stream: Stream) -> None:
         self._now = stream
         self._release_programs()
-        if self._first_data.packed is not None:
-            self._first_data.packed.check()
-        check_files(self._files)
+        self.check_samples()
         self._memory.forget(self.population.departed(stream.round))
         if self._shifted_data is None:
             return
@@ -128,6 +128,12 @@ class SimulatedWorld:
         if data is not self.data:
             self.data, self.true_clusters = data, data.true_clusters
             self._scorer, self._trainer = self._workers(data)
+
+    def check_samples(self) -> None:
+        """Refuse (DataError) files of samples that have changed or are gone since they were opened."""
+        if self._first_data.packed is not None:
+            self._first_data.packed.check()
+        check_files(self._files)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         return self.model.initial(stream.words())

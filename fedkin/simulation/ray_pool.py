@@ -14,14 +14,14 @@ import platform
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import ConfigError, MissingExtra, WorkerError
+from fedkin.core.errors import ConfigError, DataError, MissingExtra, WorkerError
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
 from fedkin.simulation.one_core import ONE_CORE
@@ -68,6 +68,15 @@ class Cluster:
         self.actors = actors or gpus or (cores if self.one_machine else len(machines))
         self.gpus = gpus / self.actors if gpus < self.actors else int(gpus // self.actors)
         self.cores = 1 if self.one_machine and not gpus else max(1, int(cores // self.actors))
+        room = sum(int(node["Resources"].get("CPU", 0) // self.cores) for node in machines)
+        if room < self.actors:
+            _log.warning(
+                "the cluster's machines have room for %d of %d actors of %d cores each; the others never start: set "
+                "run.actors so that the smallest machine has room for one",
+                room,
+                self.actors,
+                self.cores,
+            )
 
 
 class ActorPool:
@@ -102,7 +111,8 @@ class ActorPool:
         """Connect, and start all actors."""
         cluster = self._cluster = self._connect()
         self.ray = cluster.ray
-        held = self.data if self.data.packed is None else self.data.packed.folder  # which every machine must reach
+        packed = self.data.packed  # in a folder that every machine must reach
+        held = self.data if packed is None else packed.folder.resolve()
         own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.cores == 1 else None)
         self._parts = self.ray.put(own)
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
@@ -131,8 +141,9 @@ class ActorPool:
             for future in ready:
                 actor = self._starting.pop(future)
                 try:
-                    machine, there = self.ray.get(future)
+                    machine, there, digest = self.ray.get(future)
                     check_versions(machine, there, versions())
+                    self._check_samples(machine, digest)
                     self._actors.append(actor)
                 except self.ray.exceptions.RayError as error:
                     self._last_error = self._reason(error)
@@ -142,6 +153,12 @@ class ActorPool:
                 self._last_error or f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
             )
             raise WorkerError(f"no actor of Ray could be started: {why}")
+
+    def _check_samples(self, machine: str, digest: str | None) -> None:
+        """Refuse a machine (DataError) whose folder has other packed data under the same path."""
+        if self.data.packed is not None and digest != self.data.packed.digest:
+            folder = self.data.packed.folder.resolve()
+            raise DataError(f"machine {machine} of the cluster has other packed data in {folder}: copy the same there")
 
     def deal(self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]) -> list[Int[np.ndarray, "_"]]:
         """The rows of each actor: those of a client together, the most work first, to whom has the least.
@@ -217,10 +234,11 @@ class _Actor:
         data = open_packed(held) if isinstance(held, Path) else held
         self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
         self.replies = RowReplies(data, ids, self.scorer, self.trainer)
+        self.digest = data.packed.digest if data.packed else None
 
-    def ready(self) -> tuple[str, dict[str, str]]:
-        """The machine, and the versions that it has."""
-        return platform.node(), versions()
+    def ready(self) -> tuple[str, dict[str, str], str | None]:
+        """The machine, the versions that it has, and the digest of packed data."""
+        return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
         worker, name = method.split(".")
@@ -228,9 +246,12 @@ class _Actor:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides on the bits of a client's work, and of Python, in which work is sent."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python} | {name: version(name) for name in ("fedkin", "jax", "numpy")}
+    """Of what decides on the bits of a client's work, where it is installed, and of Python, in which work is sent."""
+    own = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    for name in ("fedkin", "jax", "jaxlib", "numpy", "equinox", "optax", "torch", "torchax"):
+        with suppress(PackageNotFoundError):
+            own[name] = version(name)
+    return own
 
 
 def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,16 +82,31 @@ def test_a_run_on_packed_data_is_that_on_data_in_memory(data: FederatedData, tmp
     assert inside.records == outside.records
 
 
-def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed_after", [1, 3])
+def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: Path, changed_after: int) -> None:
+    """Also after the last round, as final scores could be those of other samples."""
     packed = pack(data, tmp_path / "d")
     path = tmp_path / "d/y.npy"
 
     def touch(record: dict) -> None:
-        if record["round"] == 1:
+        if record["round"] == changed_after:
             os.utime(path, ns=(1, 1))
 
     with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them anew"):
         fk.simulate(fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, on_round=touch)
+
+
+def test_a_file_that_changes_within_a_round_gives_no_record_of_it(data: FederatedData, tmp_path: Path) -> None:
+    packed, records = pack(data, tmp_path / "d"), []
+
+    class Touching(fk.FedAvg):
+        def round(self, world: Any, state: Any, cohort: Any, stream: Any) -> Any:
+            os.utime(tmp_path / "d/x.npy", ns=(1, 1))
+            return super().round(world, state, cohort, stream)
+
+    with pytest.raises(DataError, match=r"x\.npy has changed"):
+        fk.simulate(Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, on_round=records.append)
+    assert [record["round"] for record in records] == [0]
 
 
 @pytest.mark.parametrize("name", ["x.npy", "train.rows.npy", "test.offsets.npy"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from jax.errors import JaxRuntimeError
 
 from fedkin.models import mclr
 from fedkin.simulation import client_lanes, trainer
@@ -62,6 +64,26 @@ def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest
     assert fastest_lanes(model, 7, train, lambda: now[0]) == 1 and not calls  # too few rows to tell
     assert fastest_lanes(model, 40, train, lambda: now[0]) == 8 and calls == [1, 1, 8, 8, 32, 32]
     assert fastest_lanes(model, 40, train, lambda: now[0]) == 8 and len(calls) == 6
+
+
+def test_a_number_that_does_not_fit_into_memory_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_lanes, "_chosen", {})
+    calls: list[int] = []
+
+    def failing(limit: int, message: str) -> Callable[[int], None]:
+        def train(lanes: int) -> None:
+            calls.append(lanes)
+            if lanes >= limit:
+                raise JaxRuntimeError(message)
+
+        return train
+
+    full = failing(32, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 GiB")
+    assert fastest_lanes(mclr(DATA), 128, full, iter([0, 2, 2, 3]).__next__) == 8 and calls == [1, 1, 8, 8, 32]
+    for limit, message in ((32, "INTERNAL: a fault"), (1, "RESOURCE_EXHAUSTED: not even one client fits")):
+        monkeypatch.setattr(client_lanes, "_chosen", {})
+        with pytest.raises(JaxRuntimeError, match=message):
+            fastest_lanes(mclr(DATA), 128, failing(limit, message))
 
 
 def test_a_trainer_without_a_number_measures_on_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:

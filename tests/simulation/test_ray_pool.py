@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.run import load
-from fedkin.core.errors import ConfigError, TaskError, WorkerError
+from fedkin.core.errors import ConfigError, DataError, TaskError, WorkerError
 from fedkin.core.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulation import ray_pool, row_replies
@@ -28,12 +29,15 @@ class Ray:
     def __init__(self, computed: Callable[..., Any], resources: dict[str, float] | None = None) -> None:
         self.exceptions, self.computed, self.options, self.started = exceptions, computed, {}, 0
         self.resources, self.machines = resources or {"CPU": 2}, 1
+        self.cores: Sequence[float] = ()  # of the machines; by default alike
+        self.digest: str | None = None  # of the packed data that actors have opened
 
     def is_initialized(self) -> bool:
         return True
 
-    def nodes(self) -> list[dict[str, bool]]:
-        return [{"Alive": True}] * self.machines
+    def nodes(self) -> list[dict[str, Any]]:
+        cores = self.cores or [self.resources["CPU"] / self.machines] * self.machines
+        return [{"Alive": True, "Resources": {"CPU": number}} for number in cores]
 
     def cluster_resources(self) -> dict[str, float]:
         return self.resources
@@ -54,7 +58,7 @@ class Ray:
 
         def actor(_: Any) -> Any:
             self.started += 1
-            ready = SimpleNamespace(remote=lambda: lambda: ("machine", versions()))
+            ready = SimpleNamespace(remote=lambda: lambda: ("machine", versions(), self.digest))
             compute = SimpleNamespace(remote=lambda *call: lambda: self.computed(*call))
             return _Handle(ready=ready, compute=compute)
 
@@ -65,9 +69,10 @@ class _Handle(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-def pool(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> ActorPool:
+def pool(ray: Ray, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) -> ActorPool:
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
     data = fk.data.synthetic(clients=4, samples=5)
+    data = data if folder is None else fk.data.pack(data, folder)
     made = ActorPool(lambda: Cluster("ray", None), data, fk.models.mclr(data), np.arange(4), None)
     made.deal(np.arange(4), np.ones(4, np.int64))
     return made
@@ -108,6 +113,19 @@ def test_an_array_that_an_actor_cannot_allocate_is_named(monkeypatch: pytest.Mon
         pool(Ray(fails(error)), monkeypatch).compute("trainer.train", (), [()])
 
 
+def test_a_machine_with_other_samples_under_the_same_path_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ray = Ray(lambda *_: 1)
+    with pytest.raises(DataError, match=rf"machine machine of the cluster has other packed data in {tmp_path}/one: "):
+        pool(ray, monkeypatch, Path("one"))
+    data = fk.data.load(tmp_path / "one")
+    ray.digest = _Actor(((tmp_path / "one"), fk.models.mclr(data), np.arange(4), None, 1)).ready()[2]
+    assert ray.digest is not None
+    assert pool(ray, monkeypatch, Path("two")).compute("trainer.train", (), [()]) == [1]
+
+
 @pytest.mark.parametrize(
     ("resources", "machines", "actors", "cores", "gpus"),
     [
@@ -126,6 +144,18 @@ def test_actors_take_the_gpus_of_a_cluster(
     assert own.compute("trainer.train", (), [()]) == [1]
     assert (ray.started, ray.options["num_cpus"], ray.options.get("num_gpus", 0)) == (actors, cores, gpus)
     assert ("runtime_env" in ray.options) == (cores == 1)
+
+
+def test_actors_that_find_no_room_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Two actors of ten cores each: one machine has sixteen, and the other four."""
+    ray = Ray(lambda *_: 1, {"CPU": 20})
+    ray.machines, ray.cores = 2, (16, 4)
+    monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
+    Cluster("ray", None)
+    assert "room for 1 of 2 actors of 10 cores each" in caplog.text
+    caplog.clear()
+    Cluster("ray", 5)
+    assert not caplog.text
 
 
 def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

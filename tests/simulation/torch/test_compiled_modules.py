@@ -14,9 +14,10 @@ import fedkin as fk
 from fedkin.core.errors import MissingExtra, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
-from fedkin.simulation.torch.engine_choice import hooked_layer, without_dropout
+from fedkin.simulation.torch.engine_choice import _compared, hooked_layer, without_dropout
 from fedkin.simulation.torch.torchax_library import environment
 from fedkin.simulation.workers import check_samples, worker_factory
 from tests.simulation.torch.modules import (
@@ -117,9 +118,19 @@ def test_hooks_that_agree_are_compiled_and_named(caplog: pytest.LogCaptureFixtur
     assert hooked_layer(nn.utils.parametrizations.weight_norm(nn.Linear(64, 3))) is None
 
 
-def test_dropout_without_a_layer_is_compiled() -> None:
-    model: Any = fk.torch_model(OwnDropout, engine="jax")
-    assert model.in_jax(federation()) is not None
+def test_dropout_without_a_layer_is_compiled_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    model: Any = fk.torch_model(OwnDropout, engine="jax", name="own")
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        assert model.in_jax(federation()) is not None
+    assert "model 'own' draws random numbers in its own code: the trial compares inference only" in caplog.text
+
+
+def test_a_loss_that_differs_is_a_difference() -> None:
+    one = LocalUpdates(*(np.full(shape, 2.0) for shape in ((1, 3), 1, 1, (1, 3))))
+    assert _compared(one, one) == 0
+    for name in ("update", "gradient", "loss", "first_loss"):
+        other = one._replace(**{name: np.full_like(getattr(one, name), 2.002)})
+        assert _compared(other, one) == pytest.approx(1e-3)
 
 
 def test_a_convolution_with_a_stride_is_not_compiled_unasked() -> None:
