@@ -6,8 +6,8 @@ part of the time of a pass.
 
 The count comes from what a method asks for, whatever that costs: scores and full gradients, in blocks of 64 samples and
 without a step after each, take less time than as many of a training in small batches. So what a method does beside
-could hide where many of its passes are such (IFCA, FedEM, APFL's slope), and cannot where all are training (Ditto,
-pFedMe).
+could hide where many of its passes are such (IFCA, FedEM, gradients of APFL's mixes), and cannot where all are training
+(Ditto, pFedMe).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clients per second and seconds per round of every method, on 1,000 clients with MNIST's images: 784-128-10, and the
-CNNs that FlexCFL's authors have for MNIST and for FEMNIST. The tables are written into docs/benchmarks-methods.md.
+CNN that FlexCFL's authors have for FEMNIST. The tables are written into docs/benchmarks-methods.md.
 
-    python -m benchmarks.throughput [--models mlp,cnn,femnist] [--methods fedavg,ifca,...] [--rounds 12]
+    python -m benchmarks.throughput [--models mlp,femnist] [--methods fedavg,ifca,...] [--rounds 12]
         [--clients 1000] [--cohort 20] [--write]
 
 Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds are counted, without
@@ -34,7 +34,7 @@ from fedkin.config import registry
 from fedkin.core.errors import FedkinError
 from fedkin.core.requirements import requirements_of
 
-MODELS = {"mlp": {"name": "mlp"}, "cnn": {"name": "cnn"}, "femnist": {"name": "cnn", "variant": "femnist"}}
+MODELS = {"mlp": {"name": "mlp"}, "femnist": {"name": "cnn", "variant": "femnist"}}
 PAGE = Path("docs/benchmarks-methods.md")
 CLIENTS, PEERS, COHORT = 1000, 100, 20
 FIRST = 4  # rounds before it compile programs

@@ -1,5 +1,6 @@
 """A map of the field: what each method clusters, when, and what leaves a client for it. ``generate_pages.py`` writes it
-as a page; ``tests/docs/test_method_map.py`` holds every row against the method itself."""
+as a page. What a declaration can say of a row (peers, K, soft membership, methods that cluster nothing) is held against
+the methods by ``tests/docs/test_method_map.py``; when clusters change and what leaves is written by hand."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ MAP: dict[str, Row] = {
     "fedgrouprox": Row(_FIRST, "once, before training", "hard", "server", "given", "one update of its own"),
     "flexcfl": Row(_FIRST, "once; newcomers and migration later", "hard", "server", "given", "one update of its own"),
     "sattler": Row("directions of updates", "when a cluster has converged", "hard", "server", "found", "updates"),
-    "flhc": Row("updates", "once, after some rounds of FedAvg", "hard", "server", "found", "updates, once"),
+    "flhc": Row("updates", "once, after some rounds of FedAvg", "hard", "server", "given or found", "updates, once"),
     "ifca": Row(_LOSSES, "every round", "hard", "client", "given", "the cluster that it chose"),
     "ifca_mig": Row(_LOSSES, "every round", "hard", "client", "given", "the cluster that it chose; a bit at a shift"),
     "fesem": Row("weights of local models", "every round", "hard", "server", "given", "updates"),
@@ -64,8 +65,12 @@ MAP: dict[str, Row] = {
         _FIRST, "once, before training", "hard", "client", "given", "sums of sketched updates; its cluster"
     ),
     "feddrift": Row("accuracies on new data", "at a drift", "hard", "client and server", "found", "accuracies"),
-    "fedem": Row("losses of samples", "every round", "soft", "client", "given", "one update per component, in sums"),
-    "fedrc": Row("losses of samples, by label", "every round", "soft", "client", "given", "label counts by component"),
+    "fedem": Row(
+        "losses of samples", "every round", "soft", "client", "given", "updates of components, summed; shares"
+    ),
+    "fedrc": Row(
+        "losses of samples, by label", "every round", "soft", "client", "given", "label counts of components; shares"
+    ),
     "fedsoft": Row("losses of samples", "every round", "soft", "client", "given", "its model; K numbers"),
     "hierarchical": Row("last layers", "once, after one training", "hard", "server", "found", "its last layer, once"),
     "athena": Row(

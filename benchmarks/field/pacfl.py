@@ -6,6 +6,8 @@ code's rule; and what true principal angles need.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
@@ -16,6 +18,7 @@ from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 
 RULES = {"as_coded": (3.5, 20.0), "smallest": (3.5, 4.9, 20.0), "sum": (1100.0,), "same_rank": (2000.0,)}
+LINKAGES = ("weighted", "average")  # the first is what the code calls average
 
 
 def main() -> None:
@@ -26,15 +29,16 @@ def main() -> None:
         assert truth is not None
         same, others = truth[:, None] == truth, ~np.eye(len(truth), dtype=bool)
         for angle, thresholds in RULES.items():
-            for threshold in thresholds:
-                method = PACFL(p=3, angle=angle, threshold=threshold)  # type: ignore[arg-type]
+            for threshold, linkage in product(thresholds, LINKAGES):
+                method = PACFL(p=3, angle=angle, threshold=threshold, linkage=linkage)  # type: ignore[arg-type]
                 state = method.init(SimulatedWorld(data, mclr(data)), Stream(seed, 0, "init"))
                 near, far = state.angles[same & others], state.angles[~same]
                 ari = adjusted_rand_score(truth, state.assignment)
                 bar = " (bar 1.0)" if (angle, threshold) in (("as_coded", 20.0), ("smallest", 3.5)) else ""
                 print(
-                    f"seed {seed} {angle:9} beta {threshold:6.1f}: within {near.min():.1f} to {near.max():.1f}, "
-                    f"across {far.min():.1f} to {far.max():.1f} degrees; {state.clusters} clusters, ARI {ari:.3f}{bar}"
+                    f"seed {seed} {angle:9} {linkage:8} beta {threshold:6.1f}: {near.min():.1f} to {near.max():.1f} "
+                    f"degrees within, {far.min():.1f} to {far.max():.1f} across; "
+                    f"{state.clusters} clusters, ARI {ari:.3f}{bar}"
                 )
 
 

@@ -36,6 +36,10 @@ class Requirements:
         common_start: clients begin from one model, made from the seed, and what they have become since is compared or
             averaged without a server: it must be the same for all.
         changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
+        replaces_models: what becomes of models in every run besides being averaged, so that no server optimiser can
+            step them; empty: nothing.
+        earlier_samples: clients keep the samples of earlier steps of a stream: they are trained on, and new ones are
+            those that were not there before.
         shared_head: what clients are clustered by that depends on last layers of shared models, so that no client can
             have one of its own; empty: nothing.
         own_part: what is each client's own already, or trained in another way, so that nothing more can be;
@@ -67,6 +71,8 @@ class Requirements:
     sends: str = ""
     common_start: bool = False
     changes_models: str = ""
+    replaces_models: str = ""
+    earlier_samples: bool = False
     shared_head: str = ""
     own_part: str = ""
     keeps_clusters: bool = False

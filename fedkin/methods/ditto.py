@@ -8,7 +8,8 @@ arXiv 2012.04221.
 
 w^t is the model as it was received in this round, and not the client's own solution from it: a known misreading, as is
 pulling to parameters that are trained at the same time, where the term is always 0. lambda = 0 is training alone, a
-large one FedAvg. Clients are tested with v_i. Differs: v_i begins as the first w^t that the client receives (the text
+large one FedAvg; the text lets each client pick one on validation samples, here it is one number for all. Clients are
+tested with v_i. Differs: v_i begins as the first w^t that the client receives (the text
 has w^0 for all: the same where everybody takes part in the first round), and v_i is trained on the same batches as w,
 for as many epochs unless ``own_epochs`` says otherwise (the authors' code alternates single steps). A client that
 never trained, such as a newcomer, is tested with w.

@@ -1,7 +1,7 @@
 """FedDrift: clients whose data drift get a model of their own, and models that turn out alike are merged.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed Concept Drift.
-AISTATS 2023, arXiv 2206.00799; where text and code differ, as in the authors' code.
+AISTATS 2023, arXiv 2206.00799; as in the authors' code, which compares accuracies where the text has losses.
 
 Data come in steps of ``every`` rounds. acc(m, c): accuracy of model m on the new samples of client c. In step t:
 
@@ -15,13 +15,12 @@ Data come in steps of ``every`` rounds. acc(m, c): accuracy of model m on the ne
 
 ``eager`` (FedDrift-Eager): the clients that drift in a step share one new model, nobody is alone, no models merge.
 
-Models do not grow beyond ``models``: a new one takes the place of that used longest ago, and forgets what it owned;
-where all are in use, a client does not drift. Of equals the authors take one at random, here it is the first, and the
-shared model of the eager form starts as that of its first client. Here clients have all samples of their own history,
-and tell accuracies only (the authors' server has the data, and takes 21 batches); the server keeps which model owns
-which step of whom. So samples must stay on clients, as with the shift ``Steps(history=True)``: a client without new
-samples in a step neither chooses nor drifts in it, one whose samples became fewer is refused. A newcomer takes the
-best model.
+All begin with one model, the code's variant C (F, for which delta = 0.06 is printed, has one for each client, E one new
+model a step). Models do not grow beyond ``models``: a new one takes the place of that used longest ago, and forgets
+what it owned; where all are in use, a client does not drift. Of equals the first is taken (the authors: one at random),
+and the eager form's model starts as that of its first client. The optimiser begins anew in each round (theirs, AMSGrad,
+goes on). Clients keep all their samples (``Steps(history=True)``), and tell accuracies only (the authors' server has
+the data, and takes 21 batches); without new ones they neither choose nor drift. A newcomer takes the best model.
 """
 
 from __future__ import annotations
@@ -76,7 +75,8 @@ class FedDrift:
         check_choice("eager", self.eager, (True, False))
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="models for parts of each client's samples", sends="scores of all models")
+        own, replaced = "models for parts of each client's samples", "copies models where data drift, and merges them"
+        return Requirements(own_part=own, sends="scores of all models", replaces_models=replaced, earlier_samples=True)
 
     def init(self, world: World, stream: Stream) -> FedDriftState:
         N, none = world.total_clients, np.zeros((world.total_clients, 0), np.int64)

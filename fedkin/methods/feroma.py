@@ -1,6 +1,7 @@
 """FEROMA: no clusters; each client trains a mix of the clients' last solutions, by how alike their data are.
 
-D. Fenoglio, M. Li, M. Gjoreski, M. Langheinrich: FEROMA. ICLR 2026.
+M. Li, D. Fenoglio, M. Gjoreski, M. Langheinrich: Federated Learning with Profile Mapping under Distribution Shifts and
+Drifts. ICLR 2026, arXiv 2602.07671.
 
     FedAvg until the mean accuracy of a cohort is ``accuracy``, or for ``latest`` rounds; then, in each round t,
     s_i(t)   profile of client i: FLUX's descriptor [means, deviations; the same by class], in blocks scaled to 0 .. 1
@@ -8,17 +9,15 @@ D. Fenoglio, M. Li, M. Gjoreski, M. Langheinrich: FEROMA. ICLR 2026.
     theta_i  <- local training from  sum_j a_ij n_j theta_j / sum_j a_ij n_j
     served:  theta_i;  a newcomer gets the theta_j of the nearest profile, by its part without labels
 
-A client whose profile has not changed is at distance 0 from itself, and goes on from its own solution: what is mixed is
-for those whose data move. Clients with the same data share one mix.
+A client whose profile is unchanged is at distance 0 from itself and keeps its solution; equal data share one mix.
 
 Which model makes the profiles, the sources at hand do not say. Here it is the joint model at the end of the first
 phase, for good, as otherwise s_i(t) and s_j(t-1) could not be compared; its last layer is FLUX's random projection
 (``methods/flux.py`` says how that differs from the code), and the blocks' ranges are those of the first cohort that is
-mixed. Not known, and left out: the authors' random sub-sampling of profiles; their variants that sharpen or cut the
-weights. Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last solution; a
-client that was there when the mixing began and has none yet is served the joint model, and one that comes later is a
-newcomer. A client is sent the model of the profiles once. In the first phase the mean travels twice in a round: for
-the accuracy of the cohort that made it, and to the next one. Model 0 is the joint one, others are clients' own.
+mixed. Left out: the noise that makes profiles private; the authors' random sub-sampling of profiles, and variants that
+sharpen or cut weights. Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
+solution; a client that was there when the mixing began and has none yet is served the joint model, and one that comes
+later is a newcomer. In the first phase the mean travels twice in a round. Model 0 is joint, the others clients' own.
 """
 
 from __future__ import annotations
@@ -68,8 +67,9 @@ class FEROMA:
             check_not_negative(name, getattr(self, name))
 
     def requirements(self) -> Requirements:
-        own = "a mix of models for each client"
-        return Requirements(last_layer=True, updates="single", newcomer_labels=False, kept_models=1, own_part=own)
+        own, stored = "a mix of models for each client", "stores each client's own solution"
+        needs = Requirements(last_layer=True, updates="single", newcomer_labels=False, kept_models=1)
+        return replace(needs, own_part=own, replaces_models=stored)
 
     def init(self, world: World, stream: Stream) -> FEROMAState:
         """One model, and all clients have it. Raises MethodError where the last layer is not known."""

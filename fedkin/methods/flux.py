@@ -12,16 +12,15 @@ Shifts. NeurIPS 2025, arXiv 2511.22305.
 
 ``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where there is none: the
 code fails then). **It seldom finds the number of clusters**: clients whose nearest other is farther than the knee are
-noise by definition, and noise becomes clusters of one (``noise = "own"``). Of 20 clients in four rotations, whose
-descriptors are far apart, it makes 5 to 10 (benchmarks/field/flux.py). ``eps = "gap"`` takes the widest range of eps
-in which DBSCAN finds the same two clusters or more, if eps can grow there by a quarter; one cluster else.
+noise, and become clusters of one (``noise = "own"``): 5 to 10 for 20 clients in four rotations
+(benchmarks/field/flux.py). ``eps = "gap"`` takes the widest range of eps in which DBSCAN finds the same two clusters or
+more, if eps can grow there by a quarter; one cluster else.
 
 Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations. Differs from the
-code: z is the input of the model's last layer (of a convolutional network without other dense layers that is the output
-of its convolutions, as there; of logistic regression the sample itself); the random points from which the axes come
-fill the unit cube, so that no client tells its largest activation, and z is not centred at their mean, which moves all
-clients alike; accuracies are those of the cohort on its training samples; clusters go on from the joint model. The last
-layer of the model that is sent for it *is* the axes, and clients reply with moments of its scores. Clustered once.
+code: z is the input of the last layer (of a network with one dense layer what its convolutions put out, as there); the
+random points from which the axes come fill the unit cube, so that no client tells its largest activation, and z is not
+centred at their mean; accuracies are the cohort's on its training samples; clusters go on from the joint model; no
+Laplace noise. The axes are sent as a model's last layer, and clients reply with moments of its scores.
 """
 
 from __future__ import annotations
@@ -77,8 +76,9 @@ class FLUX:
         check_choice("noise", self.noise, density.NOISE_POLICIES)
 
     def requirements(self) -> Requirements:
-        first = min(self.latest, 3) + 1
-        return Requirements(first_clustering=first, last_layer=True, updates="single", newcomer_labels=False)
+        first, sent, head = min(self.latest, 3) + 1, "moments of its samples", "the accuracy of the shared model"
+        needs = Requirements(first_clustering=first, last_layer=True, newcomer_labels=False)
+        return replace(needs, sends=sent, shared_head=head)
 
     def init(self, world: World, stream: Stream) -> FLUXState:
         """One model, and all clients in its cluster. Raises MethodError where the last layer is not known."""

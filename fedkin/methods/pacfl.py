@@ -22,8 +22,9 @@ entry of each is positive. (3) Its "average" linkage is ``weighted`` here. (4) U
 has fewer vectors for rarer labels; the code's look-up never matches and keeps p for each label, as is done here.
 
 Samples are taken as they are, not centred, so the first vector of a label is near its mean. beta depends on how
-features are scaled and on ``angle``: the published 3 to 5 degrees are for principal angles. (MNIST, pixels 0 .. 1, four
-rotations, p = 3: those are 1.5 to 2.6 degrees within a rotation and 8 to 13 across, ``as_coded`` 4 to 10 and 19 to 40.)
+features are scaled and on ``angle``: 3.5 and 4.9 degrees are flags of the code, whose rule is ``as_coded``, on data
+scaled otherwise. (MNIST, pixels 0 .. 1, four rotations, p = 3: principal angles are 1.5 to 2.6 degrees within a
+rotation and 8 to 13 across; ``as_coded`` needs a beta of about 20. benchmarks/field/pacfl.py prints both.)
 Where C p is not far below d, spans meet and principal angles are 0: take p = 1. ``fk.subspace_angles`` shows the angles
 of whole clients before a run. The vectors look like mean samples of each label and are sent as they are, d p numbers of
 each label; the state keeps them, N d C p numbers, and A. Newcomers are placed by labelled samples only.

@@ -9,12 +9,13 @@ arXiv 2006.08848 (Algorithm 1).
 
 eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take lambda = 15 and
 eta = 0.005. Of a convex f_i the envelope's gradient is lambda-Lipschitz, so that its steps converge where eta lambda
-is below 2 (summaries say 1: above that w_i only leaps over theta_i); those towards theta_i are along a gradient of
-slope lambda or more, and diverge where ``own_lr`` lambda is above 2. Both products are refused from 2 on.
+is below 2 (summaries say 1: above that w_i only leaps over theta_i); those towards theta_i are along a gradient that
+grows by lambda or more, and diverge where ``own_lr`` lambda is above 2. Both products are refused from 2 on.
 
-Clients are tested with theta_i, that of the last batch, as in the authors' code: a noisy model where batches are small.
-Differs: the mean is weighted by numbers of samples, as in all methods here (the text: the plain mean); theta_i starts
-at w_i. A client that never trained, such as a newcomer, is tested with w. Records of the training loss are of f_i(w_i).
+Clients are tested with theta_i, that of the last batch, as in public code (PFLlib, FedEM's): a noisy model where
+batches are small. Differs: the mean is weighted by numbers of samples, as FedAvg's is (the text: the plain mean);
+theta_i starts at w_i. A client that never trained, such as a newcomer, is tested with w. Records of the training loss
+are of f_i(w_i).
 """
 
 from __future__ import annotations

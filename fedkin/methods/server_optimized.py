@@ -101,6 +101,8 @@ def refusal(method: Method) -> str | None:
             f"{name} with {needs.changes_models} changes models besides averaging them, which a server optimizer would "
             f"take for updates; leave it out, or {needs.changes_models}"
         )
+    if needs.replaces_models:
+        return f"{name} {needs.replaces_models}, which a server optimizer would take for updates; leave it out"
     return None
 
 

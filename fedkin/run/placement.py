@@ -18,9 +18,12 @@ from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
+from fedkin.export.predictor import Predictor
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.trained_models import TrainedModels
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.mixture import EvaluateMixture
+from fedkin.tasks.own_model import EvaluateOwn
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,16 @@ class Placement:
             cluster; 0 without a cluster, NaN of a single sample, of which every resample is the same. It is no
             probability of being right: few samples can agree on a wrong cluster.
         shares: the same of every cluster; what is missing to 1 are resamples without a cluster.
+        membership: what the newcomer has of each cluster, in shares of 1, where membership is soft (FedEM, FedRC,
+            FedSoft); else None.
+        model: what serves it then: all models, mixed by ``membership``; else None, and ``cluster`` has its model.
     """
 
     cluster: int
     confidence: float
     shares: Float[np.ndarray, "K"]
+    membership: Float[np.ndarray, "K"] | None = None
+    model: Predictor | None = None
 
     def __repr__(self) -> str:
         return f"Placement(cluster {self.cluster}, confidence {self.confidence:.2f})"
@@ -83,7 +91,22 @@ def place(trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, se
     shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
     cluster = int(found[0])
     stability = float(shares[cluster]) if size > 1 else np.nan
-    return Placement(cluster, 0.0 if cluster == UNASSIGNED else stability, shares)
+    mixture = (None, None) if cluster == UNASSIGNED else _mixture(trained, placed, int(newcomers[0]))
+    return Placement(cluster, 0.0 if cluster == UNASSIGNED else stability, shares, *mixture)
+
+
+def _mixture(
+    trained: TrainedModels, placed: State, newcomer: int
+) -> tuple[Float[np.ndarray, "K"], Predictor] | tuple[None, None]:
+    """The shares of a newcomer, and the models mixed by them: their probabilities, or their parameters."""
+    membership, task = getattr(placed, "membership", None), placed.evaluation(trained.spec, np.array([newcomer]))
+    if membership is None or not isinstance(task, EvaluateMixture | EvaluateOwn):
+        return None, None
+    samples, cluster = trained.parts.samples, int(placed.assignment[newcomer])
+    names = getattr(samples, "label_names", None)
+    shares = task.membership[0] if isinstance(task, EvaluateMixture) else None
+    model = Predictor("newcomer", trained.parts.model, task.models, samples, names, cluster=cluster, shares=shares)
+    return membership[newcomer], model
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:

@@ -21,6 +21,7 @@ from fedkin.run.memory_estimate import memory_parts
 from fedkin.run.parts import Parts
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
+from fedkin.scenarios.steps import Steps
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
@@ -57,6 +58,11 @@ class SimulatedWorlds:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
+                )
+            if requirements_of(method).earlier_samples and isinstance(self.shift, Steps) and not self.shift.history:
+                raise ConfigError(
+                    f"{place}: {entry['name']} needs clients that keep the samples of earlier steps: set "
+                    "shift.history=true (in Python Steps(history=True)), or leave it out"
                 )
         if plan.patience is not None and self.data.validation is None:
             raise ConfigError(

@@ -49,10 +49,10 @@ class TrainMixed(Train):
         received = self.models[index]
         own = client.memory.get(OWN, received[0])[None]
         share = np.reshape(client.memory.get(SHARE, np.float32(self.share)), 1)
-        slope = client.gradient(mixed(own, received, share)[0])[None] if self.share_lr else None
+        gradient = client.gradient(mixed(own, received, share)[0])[None] if self.share_lr else None
         local = client.train(received[0], self.work, self.gradient, GradientTerms(own=own, share=share))
         local = LocalUpdates(*(None if part is None else part[None] for part in local))
-        arrays, own, after, sound = self._results(local, own, share, received, slope)
+        arrays, own, after, sound = self._results(local, own, share, received, gradient)
         if sound[0]:
             client.memory[OWN], client.memory[SHARE] = own[0], after[0]
         reply = {name: array[0] for name, array in arrays.items()}
@@ -62,16 +62,16 @@ class TrainMixed(Train):
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         for some in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
-            clients, received, slope = rows.clients[some], self.models[index[some]], None
+            clients, received, gradient = rows.clients[some], self.models[index[some]], None
             own = rows.memory.read(OWN, clients, received)
             share = rows.memory.read(SHARE, clients, np.full(len(some), self.share, np.float32))
             if self.share_lr:
                 mix = own_and_padding(mixed(own, received, share))
-                slope = rows.trainer.gradients(mix, clients, np.arange(len(some)))
+                gradient = rows.trainer.gradients(mix, clients, np.arange(len(some)))
             options = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient)
             terms = GradientTerms(own=own, share=share)
             local = rows.trainer.train(self.models, clients, index[some], *options, terms=terms)
-            arrays, own, after, sound = self._results(local, own, share, received, slope)
+            arrays, own, after, sound = self._results(local, own, share, received, gradient)
             if sound.any():
                 rows.store(OWN, some[sound], own[sound])
                 rows.store(SHARE, some[sound], after[sound])
@@ -83,12 +83,12 @@ class TrainMixed(Train):
         own: Float[np.ndarray, "r P"],
         share: Float[np.ndarray, "r"],
         received: Float[np.ndarray, "r P"],
-        slope: Float[np.ndarray, "r P"] | None,
+        gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
         """The reply's arrays, the new own models and shares, and which of them are sound."""
         after = share
-        if slope is not None:
-            along = np.sum((own - received).astype(np.float64) * slope, axis=1)
+        if gradient is not None:
+            along = np.sum((own - received).astype(np.float64) * gradient, axis=1)
             after = np.clip(share - self.share_lr * along, 0, 1).astype(np.float32)
         own = own + np.asarray(local.own)
         sound = sound_rows(_MODEL, own) & sound_rows(_MODEL, np.asarray(local.update)) & np.isfinite(after)

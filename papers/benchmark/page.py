@@ -150,7 +150,8 @@ kind of heterogeneity, so that differences between kinds show, not a state of th
 * **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches of 10, of all models
   that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: half for each part;
   pFedMe: {INNER} of them to a step). Beyond it are what clients compute to find clusters or weights, and one gradient
-  a round over all samples of a client by which APFL learns its share: at 48 samples as much as five more batches. Bytes
+  a round over all samples of a client by which APFL learns its share: at 48 samples as much as five more batches; and
+  the {STEPS} steps more, once, of fine-tuned FedAvg. Bytes
   are not equal; they are [reported](#what-each-costs). All clients take part in every round.
 * **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; of a stream, its next step)
   of a draw of another seed, from {TRIALS} candidates for [each method](#grids): the same number of trials for each.
@@ -171,7 +172,9 @@ NEWCOMERS = (
     "Accuracy on the test samples of clients that took no part, percent, placed after the last round by the method's "
     "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method has what a client has "
     "that never trained: the shared model, and of methods with heads of their own a head that is as good as random; of "
-    "FEROMA it has the model of the client with the nearest profile."
+    "FEROMA it has the model of the client with the nearest profile. Nothing is trained or tuned for a newcomer here, "
+    "though `run.fine_tune(cluster=..., x=..., y=...)` does it: fine-tuned FedAvg has plain FedAvg's model, and "
+    "FedPer's and FedRep's heads are not trained on its labels."
 )
 COSTS = (
     "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at the same setting: "

@@ -36,7 +36,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "pfedme": KEPT,  # theta_i
     "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
     "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
-    "feddrift": {"sends": "scores of all models"},  # clients tell accuracies, and means of solutions are enough
+    "feddrift": {  # clients tell accuracies, and means of solutions are enough; models of drifted clients, merged ones
+        "sends": "scores of all models",
+        "replaces_models": "copies models where data drift, and merges them",
+        "earlier_samples": True,
+    },
     "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
     "fedgrouprox": {"clients": 3, **DIRECTIONS},
     "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2
@@ -54,11 +58,17 @@ EXPECTED: dict[str, dict[str, Any]] = {
         **ALL,
         **KEPT,
     },  # K = 4; the first query, of gradients, is in round 1
-    "feroma": {"last_layer": True, "updates": "single", "newcomer_labels": False, **KEPT},
+    "feroma": {
+        "last_layer": True,
+        "updates": "single",
+        "newcomer_labels": False,
+        "replaces_models": "stores each client's own solution",
+        **KEPT,
+    },
     "flux": {
         "first_clustering": 4,
         "last_layer": True,
-        "updates": "single",
+        "sends": "moments of its samples",
         "newcomer_labels": False,
     },  # after 3 rounds at the earliest
     "fedem": {"clients": 3, "sends": "shares of clusters"},  # K = 3 components

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.core.errors import MethodError
+from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.data.drifting import StreamData
@@ -51,6 +51,12 @@ def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:
     assert np.array_equal(found.state.ends, np.tile([60, 120, 180], (4, 1)))
     assert found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8  # one of four is inverted
     assert found.records[12]["ari"] == 1.0
+
+
+def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
+    """Without them nobody would have more samples than before, and nobody would ever drift."""
+    with pytest.raises(ConfigError, match=r"feddrift needs clients that keep the samples.*set shift\.history=true"):
+        run(FedDrift(**OPTIONS), history=False)
 
 
 def test_one_model_that_never_drifts_is_fedavg() -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Float
+from scipy.special import softmax
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
@@ -180,7 +181,31 @@ def test_a_newcomer_is_placed_by_its_largest_weight() -> None:
     run = fk.simulate(FedEM(2), data, fk.models.mclr(data), rounds=40, cohort=40, local=local, evaluate_every=40)
     client = int(soft(run)[:, 1].argmax())
     rows = data.train[client]
-    assert run.place(data.x[rows], data.y[rows]).cluster == 1
+    placement = run.place(data.x[rows], data.y[rows])
+    assert placement.cluster == 1
+
+
+def test_a_newcomer_is_served_all_models_mixed_by_its_own_shares() -> None:
+    """Not the largest component alone: probabilities of FedEM and FedRC, parameters of FedSoft."""
+    data = small()
+    model, local = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=32, lr=1.0)
+    for method in (FedEM(2), fk.FedRC(2), fk.FedSoft(2)):
+        run = fk.simulate(method, data, model, rounds=4, cohort=40, local=local, evaluate_every=4)
+        rows = data.train[3]
+        x = data.x[rows]
+        placement = run.place(x, data.y[rows])
+        pi = placement.membership
+        assert pi is not None and placement.model is not None and pi.sum() == pytest.approx(1)
+        assert 0.01 < pi.min(), "a mixture that is none shows nothing"
+        alone = [run.trained._shared(k) for k in range(2)]
+        scores = [np.asarray(one(x), np.float64) for one in alone]
+        if isinstance(method, fk.FedSoft):
+            expected = softmax(pi[0] * scores[0] + pi[1] * scores[1], axis=1)  # scores are linear in the parameters
+        else:
+            expected = pi[0] * softmax(scores[0], axis=1) + pi[1] * softmax(scores[1], axis=1)
+        np.testing.assert_allclose(placement.model.predict(x, proba=True), expected, atol=1e-5)
+    plain = fk.simulate(fk.IFCA(clusters=2), data, model, rounds=2, cohort=40, local=local)
+    assert plain.place(x, data.y[rows]).model is None
 
 
 def soft(run: fk.Run) -> Float[np.ndarray, "N K"]:

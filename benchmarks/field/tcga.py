@@ -1,0 +1,38 @@
+"""TCGA-BRCA in six regions by FLamby's recipe: a linear Cox model, five rounds of 100 steps with 8 patients, five
+seeds; C-index over the pairs within regions, beside FLamby's over all pairs. No bar: what docs/data-sets.md says of it.
+
+    python -m benchmarks.field.tcga
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+
+SEEDS = (42, 43, 44, 45, 46)
+ADAM = {"server_optimizer": fk.FedAdam(lr=0.1, beta2=0.999, tau=1e-8)}
+RECIPES: tuple[tuple[str, str, float, dict[str, Any], str], ...] = (
+    ("FedAvg", "pooled", 0.1, {}, ""),
+    ("FedAvg, age in years", "raw", 0.1, {}, "0.735"),
+    ("FedAdam", "pooled", 0.01, ADAM, ""),
+    ("FedAdam, age in years", "raw", 0.01, ADAM, "0.842"),
+)
+
+
+def main() -> None:
+    """Mean and deviation over the seeds."""
+    for name, scaling, lr, options, printed in RECIPES:
+        data = fk.data.tcga_brca(scaling=scaling)  # type: ignore[arg-type]
+        local = fk.LocalTraining(steps=100, batch_size=8, lr=lr)
+        settings: dict[str, Any] = {"rounds": 5, "cohort": 6, "local": local, "evaluate_every": 0, **options}
+        runs = [fk.simulate(fk.FedAvg(), data, fk.models.cox(data), seed=seed, **settings) for seed in SEEDS]
+        index = np.array([run.summary()["final_accuracy"] for run in runs])
+        words = f" (FLamby {printed})" if printed else ""
+        print(f"{name}: C-index {index.mean():.3f}, deviation {index.std(ddof=1):.3f}{words}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
