@@ -41,6 +41,7 @@ FIRST = 4  # rounds before it compile programs
 STEADY = 1.2  # rounds whose passes beside FedAvg's differ by no more are alike
 OPTIONS = {
     "pacfl": {"threshold": 55.0},  # ten clusters; with its 3.5 degrees nearly every client is one
+    "cflgp": {"last_query": FIRST},  # so that its clusters are found before the rounds that are timed
     "feroma": {"latest": FIRST - 1},  # so that it mixes in all rounds that are timed
 }
 SECONDS = ("seconds to the first round", "seconds a round", "clients a second")
