@@ -56,6 +56,12 @@ class ClusterMetrics:
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
         self._assigned = np.zeros(total_clients, bool)  # kept, as most clients' clusters stay from round to round
+        self._measured: Int[np.ndarray, "N"] | None = None  # that of the last round, which nobody changes in place
+
+    def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
+        """The clients whose cluster is another than in the last round."""
+        same = assignment is self._measured
+        return np.zeros(0, np.int64) if same else np.flatnonzero(assignment != self.assignment)
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must keep, so that a resumed run measures the same."""
@@ -113,7 +119,7 @@ class ClusterMetrics:
             detected: clients that detected a shift of their data; None where they did not test for one.
             placed: clients that were placed in this round, and stored their label counts.
         """
-        changed = np.flatnonzero(assignment != self.assignment)
+        changed = self.changed(assignment)
         counts, before, assigned = np.ones(len(assignment), bool), self._assigned, self._assigned.copy()
         assigned[changed] = assignment[changed] != UNASSIGNED
         had, has = before, assigned
@@ -130,7 +136,7 @@ class ClusterMetrics:
         left = np.flatnonzero(before & ~has)  # none of the others waits for anything
         for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[left] = NEVER
-        self.assignment[changed], self._assigned = assignment[changed], assigned
+        self.assignment[changed], self._assigned, self._measured = assignment[changed], assigned, assignment
         return record
 
     def _changes(

@@ -221,7 +221,8 @@ class _Recorder:
         options = (self.plan.global_model, self.split, self.plan.sample(last=round == self.plan.rounds))
         run_state.scored = score(world, run_state.state, round, *options) if scoring else None
         _check_samples(world)
-        migrations = find_migrations(round, self.cluster_metrics.assignment, run_state.state.assignment)
+        changed = self.cluster_metrics.changed(run_state.state.assignment)
+        migrations = find_migrations(round, changed, run_state.state.assignment[changed])
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
         scoring_seconds = self.clock.lap()

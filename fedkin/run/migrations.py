@@ -19,16 +19,14 @@ _FEW = 1000  # clients that are always named one by one
 _MOST = 10**8  # clients that a line may name: a damaged one could fill all memory
 
 
-def find_migrations(round: int, before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Migrations:
-    """The clients whose cluster changes in a round.
+def find_migrations(round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]) -> Migrations:
+    """What a line says of a round: who migrated, with neighbours that go to one cluster as spans.
 
     Args:
         round: its number.
-        before: cluster of each client before it.
-        after: cluster of each client after it.
+        clients: whose cluster changes, ascending.
+        clusters: theirs after it.
     """
-    clients = np.flatnonzero(before != after)
-    clusters = after[clients]
     first = np.flatnonzero((np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0))
     if len(clients) <= _FEW or 4 * len(first) > len(clients):
         return {"round": round, "clients": clients.tolist(), "clusters": clusters.tolist()}

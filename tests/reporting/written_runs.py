@@ -40,8 +40,8 @@ def a_run(assignments: np.ndarray, method: str = "ifca", data: str = "tiny", see
     sizes = [np.bincount(row[row >= 0], minlength=clusters).tolist() for row in assignments]
     told = [record(r, sizes[r], **{k: v[r] for k, v in records.items()}) for r in range(len(assignments))]
     before = np.concatenate([np.full((1, assignments.shape[1]), -1), assignments[:-1]])
-    changed = [r for r, row in enumerate(assignments) if r == 0 or (row != before[r]).any()]
-    moves = [find_migrations(r, before[r], assignments[r]) for r in changed]
+    changed = {r: np.flatnonzero(row != before[r]) for r, row in enumerate(assignments)}
+    moves = [find_migrations(r, who, assignments[r][who]) for r, who in changed.items() if r == 0 or len(who)]
     config = {
         "python": {"note": "made up"},
         "data": {"name": data},
