@@ -56,12 +56,14 @@ class ClusterMetrics:
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
         self._assigned = np.zeros(total_clients, bool)  # kept, as most clients' clusters stay from round to round
-        self._measured: Int[np.ndarray, "N"] | None = None  # that of the last round, which nobody changes in place
+        # an assignment, which nobody changes in place, and the clients who had another cluster in the last round
+        self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
 
     def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
         """The clients whose cluster is another than in the last round."""
-        same = assignment is self._measured
-        return np.zeros(0, np.int64) if same else np.flatnonzero(assignment != self.assignment)
+        if self._compared is None or assignment is not self._compared[0]:
+            self._compared = assignment, np.flatnonzero(assignment != self.assignment)
+        return self._compared[1]
 
     def memory(self) -> dict[str, np.ndarray]:
         """What a checkpoint must keep, so that a resumed run measures the same."""
@@ -72,7 +74,7 @@ class ClusterMetrics:
         for name in _MEMORY:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
-        self._assigned = self.assignment != UNASSIGNED
+        self._assigned, self._compared = self.assignment != UNASSIGNED, None
 
     def record(
         self,
@@ -136,7 +138,8 @@ class ClusterMetrics:
         left = np.flatnonzero(before & ~has)  # none of the others waits for anything
         for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[left] = NEVER
-        self.assignment[changed], self._assigned, self._measured = assignment[changed], assigned, assignment
+        self.assignment[changed], self._assigned = assignment[changed], assigned
+        self._compared = assignment, np.zeros(0, np.int64)
         return record
 
     def _changes(

@@ -119,7 +119,7 @@ def run(
         before = run_state.state.assignment
         run_state.state = run_round(instrumented, method, run_state.state, run_state.round, plan)
         if run_state.state.assignment is not before:
-            changed = np.flatnonzero(run_state.state.assignment != before)
+            changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     if run_state.stopped:
