@@ -1,4 +1,4 @@
-"""A million clients beside a thousand: memory, seconds a round, start, checkpoints, figure and report.
+"""A million clients beside a thousand: memory, seconds a round, start, checkpoints and report.
 
     python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder DIR] [--write]
 

@@ -89,9 +89,8 @@ class SimulatedWorld:
         self._memory = ClientMemory(data.clients, memory_limit, self._ids)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
-        self._files = (
-            {} if data.packed else mapped_files((data.x, data.y, data.train.rows, data.test.rows))
-        )  # by their maker
+        arrays = (data.x, data.y, data.train.rows, data.test.rows)
+        self._files = {} if data.packed else mapped_files(arrays)  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # by which a real site's clients sign
 
