@@ -47,7 +47,7 @@ FEMNIST_BY_WRITER = replace(
 FEMNIST_OWN = replace(FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES)
 FEMNIST_MLP = replace(
     _row("FEMNIST-MLP, shared images", "femnist", SHARED, "mlp", WIDE, 0.003, 5),
-    seeds=FIVE[:3],
+    seeds=FIVE,
     draws=femnist_draws.FEDGROUP,
     seconds=250,
 )
@@ -56,6 +56,7 @@ FEMNIST_MLP_OWN = replace(
     row="FEMNIST-MLP, own images",
     data_options=OWN,
     draws=femnist_draws.FEDGROUP_FIVE,
+    seeds=FIVE[:3],
     deviation=OWN_IMAGES,
 )
 
