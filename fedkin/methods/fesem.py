@@ -108,7 +108,7 @@ class FeSEM:
         model_index = self._nearest(world.spec, state, cohort)  # E-step
         state = policies.update_assignment(world, state, cohort, model_index)
         reply = train(world, state.models, cohort, model_index, stream=stream.child("train"))
-        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)  # M-step
         solutions = (state.models[model_index] + reply.update)[reply.arrived]
         local = state.solutions.replaced(cohort[reply.arrived], solutions[:, self._measured(world.spec)])

@@ -92,7 +92,7 @@ class IFCA:
         state = policies.migrate(world, state, self, self._choose, stream)
         own = {"work": self._work(world), "reduce": self._reads_means}
         reply = train(world, state.models, cohort, stream=stream.child("train"), **own)
-        weight = policies.aggregation_weights(self.weighting, reply, cohort, stream)
+        weight = policies.aggregation_weights(self.weighting, reply, cohort, world, stream)
         state = replace(state, models=self._average(world, state.models, reply, weight))
         state = policies.update_assignment(world, state, cohort[reply.arrived], reply.model_index[reply.arrived])
         return policies.aggregate_between_clusters(world, state, self.eta_g)

@@ -186,7 +186,7 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
 
 
 def aggregation_weights(
-    weighting: str, reply: TrainingReply, clients: Int[np.ndarray, "n"], stream: Stream
+    weighting: str, reply: TrainingReply, clients: Int[np.ndarray, "n"], world: World, stream: Stream
 ) -> Float[np.ndarray, "n"]:
     """Weight of each reply in its model's mean; 0 for one that did not arrive.
 
@@ -195,17 +195,30 @@ def aggregation_weights(
             in the order in which the cohort was drawn, and 0 for all others.
         reply: of the training.
         clients: its rows.
-        stream: of the round. Cohorts come in the order of ids; as they are drawn uniformly, a random order of one is
-            the order in which it was drawn.
+        world, stream: of the round.
     """
     if weighting != "first_client":
         return np.where(reply.arrived, reply.examples if weighting == "examples" else 1.0, 0.0)
-    order = np.argsort(clients)[stream.child("drawn_order").rng().permutation(len(clients))]
+    order = _drawn_order(clients, world.total_clients, stream)
     order = order[reply.arrived[order]]
     _, first = np.unique(reply.model_index[order], return_index=True)
     weight = np.zeros(len(clients))
     weight[order[first]] = 1
     return weight
+
+
+def _drawn_order(clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream) -> Int[np.ndarray, "n"]:
+    """The rows of a cohort in the order in which it was drawn.
+
+    Cohorts come in the order of ids. One whose turn it is in a round robin was drawn in that order, from the first id
+    of the turn on; any other was drawn uniformly, so that a random order is its own.
+    """
+    rows = np.argsort(clients)
+    begin = (stream.round - 1) * len(clients)
+    place = (clients[rows] - begin) % total_clients  # in the turn: 0 .. n-1
+    if begin < total_clients and (place < len(clients)).all():
+        return rows[np.argsort(place)]
+    return rows[stream.child("drawn_order").rng().permutation(len(clients))]
 
 
 def _random_cluster(clusters: int, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:

@@ -173,9 +173,10 @@ REVISIONS = {"incremental": 1}  # 1: as coded, the data are cut after the cold s
 
 
 def _variant(table: str, setting: Setting, column: str, published: float | None, kind: str = "") -> Cell:
-    """A cell with what the authors' code does. Revision 1: the first client is that of the drawn order."""
+    """A cell with what the authors' code does. Revision 2 of the first client: that of the drawn order, which is the
+    order of ids while clients take turns."""
     variant_of, method = VARIANTS[column]
-    revision = int("first client" in column) + REVISIONS.get(kind, 0)
+    revision = 2 * ("first client" in column) + REVISIONS.get(kind, 0)
     return Cell(table, setting, column, method, published, ROUND_ROBIN, variant_of, revision)
 
 

@@ -217,7 +217,8 @@ def first_of(model_index: Any, arrived: Any = True, rounds: int = 600, clients: 
     """How often each client has weight 1."""
     reply = trained(np.array(model_index), arrived)
     clients = np.arange(len(model_index)) if clients is None else clients
-    weights = [policies.aggregation_weights("first_client", reply, clients, STREAM.at(r)) for r in range(rounds)]
+    later = [STREAM.at(r) for r in range(1000, 1000 + rounds)]  # after the turns of a round robin
+    weights = [policies.aggregation_weights("first_client", reply, clients, world(), at) for at in later]
     assert set(np.unique(weights)) <= {0, 1}
     return np.sum(weights, axis=0)
 
@@ -243,10 +244,37 @@ def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
     assert first_of([0] * 6, rounds=20)[order].tolist() == first_of([0] * 6, rounds=20, clients=order).tolist()
 
 
+@pytest.mark.parametrize(
+    ("round", "clients", "first"),
+    [
+        (1, [0, 1, 2, 3], 0),
+        (2, [7, 6, 5, 4], 4),  # rows in another order
+        (3, [0, 1, 8, 9], 8),  # ten clients: the last turn begins with 8 and goes on with 0
+    ],
+)
+def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(round: int, clients: list[int], first: int) -> None:
+    """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4), whatever the seed."""
+    reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
+    for seed in range(20):
+        stream = Stream(seed).at(round)
+        weight = policies.aggregation_weights("first_client", reply, np.array(clients), ten, stream)
+        assert np.array(clients)[weight == 1].tolist() == [first]
+
+
+@pytest.mark.parametrize(("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])])  # after the turns; not its turn
+def test_a_cohort_out_of_turn_was_drawn_in_any_order(round: int, clients: list[int]) -> None:
+    reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
+    weights = [
+        policies.aggregation_weights("first_client", reply, np.array(clients), ten, Stream(seed).at(round))
+        for seed in range(60)
+    ]
+    assert (np.sum(weights, axis=0) > 0).all()
+
+
 @pytest.mark.parametrize(("weighting", "weight"), [("simple", 1), ("examples", 5)])
 def test_other_weights_of_clients_that_replied(weighting: str, weight: int) -> None:
     reply = trained(np.zeros(3, np.int64), [True, False, True])
-    weights = policies.aggregation_weights(weighting, reply, np.arange(3), STREAM)
+    weights = policies.aggregation_weights(weighting, reply, np.arange(3), world(), STREAM)
     np.testing.assert_array_equal(weights, [weight, 0, weight])
 
 
