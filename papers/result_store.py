@@ -1,11 +1,13 @@
 """The jobs of a table, and the store of their runs: one JSON object a line, a line a run.
 
-A run belongs to a job if it has the job's key and the digest of its setting. Any other line, one that is no run, and
-the same run once more (of two processes at a time) are named, and count nowhere.
+A line ends with its own checksum, so that one that was damaged or edited is no run. A run belongs to a job if it has
+the job's key, one of its seeds and the digest of its setting. Any other line, one that is no run, and the same run once
+more (of two processes at a time) are named, and count nowhere.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from fedkin.core.storage import append_line, storage_errors
 from papers.recipe import Cell, measure
 from papers.setting_digest import digest
 
+CHECKSUM = "checksum"
 Line = dict[str, Any]
 Measure = Callable[[Any, int], Line]
 JobList = list[tuple["Job", int]]
@@ -102,12 +105,15 @@ class Stored:
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
     unknown: list[Line] = field(default_factory=list)  # runs of no job of today's recipes
+    other_seeds: list[Line] = field(default_factory=list)  # runs of a job from a seed that its recipe does not have
     repeated: list[Line] = field(default_factory=list)  # runs of a job and a seed that are there already
 
     def left_out(self) -> list[str]:
         """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
         damaged = [f"{where}: not a run, damaged" for where in self.damaged]
-        return [*damaged, *_counted(self.unknown, "of another setting"), *_counted(self.repeated, "stored again")]
+        unknown = _counted(self.unknown, "of another setting")
+        others = _counted(self.other_seeds, "from a seed that the recipe does not have")
+        return [*damaged, *unknown, *others, *_counted(self.repeated, "stored again")]
 
 
 def _counted(lines: Sequence[Line], why: str) -> list[str]:
@@ -122,30 +128,29 @@ def _name(line: Line) -> str:
     return ", ".join(str(word) for word in words if word) or "a run without a name"
 
 
-def read(store: Path, jobs: Sequence[Job] | None = None) -> Stored:
-    """What a store holds; a last line that a killed process left torn is ignored.
+def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False) -> Stored:
+    """What a store holds.
 
     Args:
         store: the file.
         jobs: those whose runs are wanted; None: all runs, whatever their setting.
+        any_seed: runs of these jobs from other seeds than the recipe's are wanted as well.
     """
-    text = _text(store)
-    lines, whole = text.splitlines(), text.endswith("\n")
-    runs = [_parsed(line) for line in lines]
-    if runs and runs[-1] is None and not whole:
-        runs.pop()
+    runs = [_parsed(line) for line in _text(store).splitlines()]
     damaged = [f"{store}, line {number}" for number, run in enumerate(runs, start=1) if run is None]
     parsed = [run for run in runs if run is not None]
     if jobs is None:
         return Stored(parsed, damaged)
     known: dict[tuple[int, int], Line] = {}
-    unknown, repeated = list[Line](), list[Line]()
+    unknown, other_seeds, repeated = list[Line](), list[Line](), list[Line]()
     for run, job in zip(parsed, _owners(parsed, jobs), strict=True):
         if job is None:
             unknown.append(run)
+        elif not any_seed and run["seed"] not in job.seeds:
+            other_seeds.append(run)
         elif known.setdefault((id(job), run["seed"]), run) is not run:
             repeated.append(run)
-    return Stored(list(known.values()), damaged, unknown, repeated)
+    return Stored(list(known.values()), damaged, unknown, other_seeds, repeated)
 
 
 def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:
@@ -180,8 +185,23 @@ def _parsed(text: str) -> Line | None:
         line = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    seed = line.get("seed") if isinstance(line, dict) else None
+    if not isinstance(line, dict) or line.pop(CHECKSUM, None) != _checksum(line):
+        return None
+    seed = line.get("seed")
     return line if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+
+def text_of(line: Line) -> str:
+    """A run as it is stored, with its checksum.
+
+    Args:
+        line: without one.
+    """
+    return json.dumps({**line, CHECKSUM: _checksum(line)})
+
+
+def _checksum(line: Line) -> str:
+    return hashlib.sha256(json.dumps(line).encode()).hexdigest()[:8]
 
 
 def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Line]) -> JobList:
@@ -211,7 +231,7 @@ def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
 
 def keep(line: Line, store: Path) -> None:
     """Append a run to a store that is prepared."""
-    append_line(store, json.dumps(line))
+    append_line(store, text_of(line))
 
 
 def prepare(store: Path) -> None:

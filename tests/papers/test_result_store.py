@@ -19,7 +19,7 @@ from papers.fedgroup import recipes as fedgroup
 from papers.fedgroup.recipes import MNIST, TABLE_III
 from papers.fedsim import recipes as fedsim
 from papers.recipe import Cell, Setting
-from papers.result_store import Job, carry_out, job_of, job_of_question, pending, read, seconds_of_rows
+from papers.result_store import Job, carry_out, job_of, job_of_question, pending, read, seconds_of_rows, text_of
 from tests.conftest import ROOT
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, seeds=(0, 1), seconds=7)
@@ -63,7 +63,8 @@ def test_a_torn_last_line_is_run_again_and_the_store_mended(tmp_path: Path) -> N
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     store.write_text(store.read_text()[:-9])
-    assert [line["seed"] for line in read(store).runs] == [0]
+    stored = read(store)
+    assert [line["seed"] for line in stored.runs] == [0] and stored.damaged == [f"{store}, line 2"]
     run_all([job()], store)
     assert [line["seed"] for line in map(json.loads, store.read_text().splitlines())] == [0, 1]
 
@@ -95,7 +96,7 @@ def test_how_long_a_run_takes() -> None:
 
 # --- what is left out: damaged lines, and runs of other settings
 
-WHOLE = json.dumps(job().run(0))
+WHOLE = text_of(job().run(0))
 DAMAGED = {
     "no JSON": b"nonsense",
     "cut off": WHOLE[:-9].encode(),
@@ -106,16 +107,21 @@ DAMAGED = {
     "a list": b"[]",
     "null": b"null",
     "nested without end": b"[" * 100_000,
-    "no seed": json.dumps({k: v for k, v in job().run(0).items() if k != "seed"}).encode(),
-    "a seed that is a bool": json.dumps(job().run(0) | {"seed": False}).encode(),
-    "a seed that is a text": json.dumps(job().run(0) | {"seed": "0"}).encode(),
-    "a seed that is no integer": json.dumps(job().run(0) | {"seed": 0.0}).encode(),
+    "no seed": text_of({k: v for k, v in job().run(0).items() if k != "seed"}).encode(),
+    "a seed that is a bool": text_of(job().run(0) | {"seed": False}).encode(),
+    "a seed that is a text": text_of(job().run(0) | {"seed": "0"}).encode(),
+    "a seed that is no integer": text_of(job().run(0) | {"seed": 0.0}).encode(),
+    "another figure": WHOLE.replace("0.5", "7.5").encode(),
+    "a figure that is a text": WHOLE.replace("0.5", '"0.5"').encode(),
+    "a figure that is none": WHOLE.replace("0.5", "NaN").encode(),
+    "a figure that is gone": WHOLE.replace('"best": 0.5, ', "").encode(),
+    "no checksum": json.dumps(job().run(0)).encode(),
 }
 
 
 @pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) -> None:
-    store, after = tmp_path / "paper.jsonl", json.dumps(job().run(1))
+    store, after = tmp_path / "paper.jsonl", text_of(job().run(1))
     store.write_bytes(b"\n".join([WHOLE.encode(), damaged, after.encode()]) + b"\n")
     for stored in (read(store), read(store, [job()])):
         assert [line["seed"] for line in stored.runs] == [0, 1] and not stored.unknown
@@ -164,23 +170,25 @@ def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
     run_all([in_turn], store)
     lines = [json.loads(line) for line in store.read_text().splitlines()]
     assert lines[0]["setting"] != lines[1]["setting"]
-    store.write_text(json.dumps(lines[0] | {"seed": 1}) + "\n" + json.dumps(lines[1]) + "\n")
+    runs = [{name: value for name, value in line.items() if name != "checksum"} for line in lines]
+    store.write_text(text_of(runs[0] | {"seed": 1}) + "\n" + text_of(runs[1]) + "\n")
     stored = read(store, [in_turn])
-    assert stored.runs == [lines[1]] and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
+    assert stored.runs == [runs[1]] and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
 
 
 @pytest.mark.parametrize("setting", ["0123456789ab", "", None, 7, "none at all"])
 def test_a_run_of_an_unknown_digest_is_left_out(tmp_path: Path, setting: object) -> None:
     line = {name: value for name, value in job().run(0).items() if name != "setting"}
     line |= {} if setting == "none at all" else {"setting": setting}
-    (tmp_path / "paper.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "paper.jsonl").write_text(text_of(line) + "\n")
     stored = read(tmp_path / "paper.jsonl", [job()])
     assert not stored.runs and stored.left_out() == ["III, tiny, FedAvg: 1 run of another setting"]
 
 
 def test_a_run_of_no_job_is_left_out_under_its_name(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
-    store.write_text('{"table": "V", "row": ["a", "b"], "column": "FedSGD", "seed": 0}\n{"seed": 1}\n{"seed": 2}\n')
+    runs = [{"table": "V", "row": ["a", "b"], "column": "FedSGD", "seed": 0}, {"seed": 1}, {"seed": 2}]
+    store.write_text("".join(text_of(run) + "\n" for run in runs))
     assert read(store, [job()]).left_out() == [
         "V, ['a', 'b'], FedSGD: 1 run of another setting",
         "a run without a name: 2 runs of another setting",
@@ -192,10 +200,19 @@ def test_the_same_run_once_more_is_no_second_seed(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     lines = run_all([job(), job("FedProx")], store)
     with store.open("a") as file:
-        file.writelines(json.dumps(line | {"best": 0.7}) + "\n" for line in (lines[0], lines[0], lines[3]))
+        file.writelines(text_of(line | {"best": 0.7}) + "\n" for line in (lines[0], lines[0], lines[3]))
     stored = read(store, [job(), job("FedProx")])
     assert stored.runs == lines
     assert stored.left_out() == ["III, tiny, FedAvg: 2 runs stored again", "III, tiny, FedProx: 1 run stored again"]
+
+
+def test_a_seed_that_the_recipe_does_not_have_counts_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    store = tmp_path / "paper.jsonl"
+    lines = list(carry_out([(job(), 0), (job(), 99)], store))
+    stored = read(store, [job()])
+    assert stored.runs == lines[:1]
+    assert stored.left_out() == ["III, tiny, FedAvg: 1 run from a seed that the recipe does not have"]
+    assert read(store, [job()], any_seed=True).runs == lines
 
 
 @dataclass(frozen=True)
@@ -230,9 +247,9 @@ def store_with_faults(folder: Path) -> None:
     """A run of today's recipe, a damaged one, and one of a recipe with another learning rate."""
     old = replace(next(c for c in TABLE_III if c.setting is MNIST), setting=replace(MNIST, lr=0.3))
     today = RUN | {"setting": FEDAVG.setting(0), "seed": 0, "best": 0.8931}
-    damaged = json.dumps(today | {"seed": 1, "best": 0.1234})[:-1]
+    damaged = text_of(today | {"seed": 1, "best": 0.1234})[:-1]
     changed = RUN | {"setting": job_of(old).setting(2), "seed": 2, "best": 0.2345}
-    (folder / "fedgroup.jsonl").write_text(f"{json.dumps(today)}\n{damaged}\n{json.dumps(changed)}\n")
+    (folder / "fedgroup.jsonl").write_text(f"{text_of(today)}\n{damaged}\n{text_of(changed)}\n")
 
 
 def test_the_page_names_what_is_left_out_and_shows_none_of_it(
