@@ -1,15 +1,15 @@
 """Why a number of ours differs from the published one: a short list of causes, each shown by runs.
 
-A cause is looked for in this order, and the first that is shown is the number's:
+A cause is looked for in this order, the strongest first, and the first that is shown is the number's:
 
-* *spread*: the published number, of one run, is where one more run of ours would be: in the 95% prediction interval of
-  a single run, from at least five of ours (Student's t). Each has its own seed and, where the authors' data are not
-  published, its own draw of the data;
 * *code*: a variant with what the authors' code does, and the text does not say, gives the published number. Of several
   variants of a method only that one counts which gives most numbers of its column: the authors had one code;
 * *data*: another reading of how the authors' data, which are not published, were made gives it. Of several readings
   only that one counts which gives most numbers of the row: the authors had one file;
 * *authors*: the authors' own code, run again, gives our number, and not theirs;
+* *spread*: the published number, of one run, is where one more run of ours would be: in the 95% prediction interval of
+  a single run, from at least five of ours (Student's t). Each has its own seed and, where the authors' data are not
+  published, its own draw of the data. This does not show why the numbers differ, only that ours do not contradict it;
 * *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
   the column under another shift, and ours agree with both there: that is where they were measured;
 * else the cause is *unknown*.
@@ -67,10 +67,10 @@ def _needs_cause(number: ComparedNumber) -> bool:
 
 def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber:
     for cause, shown_by in (
-        (Cause.SPREAD, _by_spread(number)),
         (Cause.CODE, _by_code(number, numbers)),
         (Cause.DATA, _by_reading(number, numbers, evidence)),
         (Cause.AUTHORS, _by_authors(number, evidence)),
+        (Cause.SPREAD, _by_spread(number)),
         (Cause.COPY, _by_copy(number, numbers)),
     ):
         if shown_by:
@@ -99,9 +99,9 @@ def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
 
 
 def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variant of the column that gives most of its numbers, where it gives this one."""
-    plain = {n.row: n for n in numbers if n.column == number.column}
-    of_column = [n for n in numbers if n.variant_of == number.column and _gives(n, plain.get(n.row))]
+    """The variant of the column that gives most of its counted numbers, where it gives this one."""
+    plain = {n.row: n for n in numbers if n.column == number.column and n.counts}
+    of_column = [n for n in numbers if n.variant_of == number.column and n.row in plain and _gives(n, plain[n.row])]
     names = [n.column for n in of_column]
     best = max(dict.fromkeys(names), key=names.count, default="")
     return next((f"{n.column}: {_how(n)}" for n in of_column if (n.row, n.column) == (number.row, best)), "")

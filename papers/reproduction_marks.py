@@ -26,10 +26,10 @@ class Mark(StrEnum):
 class Cause(StrEnum):
     """Why a number differs from the published one (``papers.causes``)."""
 
-    SPREAD = "spread"
     CODE = "code"
     DATA = "data"
     AUTHORS = "authors"
+    SPREAD = "spread"
     COPY = "copy"
     UNKNOWN = "unknown"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers import femnist_draws
+from papers import femnist_draws, femnist_label_swaps
 from papers.fedgroup import candidate_recipes, sent140_recipes
 from papers.fedgroup.recipes import TABLE_I_PUBLISHED, TABLE_III
 from papers.tables_markdown import Results, accuracies, by_classes, share
@@ -31,9 +31,6 @@ def table_i(results: Results) -> str:
     return f"{heading}\n\n{by_classes(results, PUBLISHED_I, 'discrepancy')}"
 
 
-LOG = "morningD/FlexCFL at ecdf300, test.ipynb"  # 2,280 swaps; of 200 clients 125 show three labels, 75 fewer
-
-
 def candidates(results: Results) -> str:
     """FEMNIST's row on other readings of the authors' file."""
     return "\n\n".join(
@@ -51,14 +48,20 @@ def candidates(results: Results) -> str:
 
 
 def file_has_three_labels_a_client() -> str:
-    """What the file's numbers of labels say of it, against the papers' text."""
+    """What is known of the file's labels, against the papers' text."""
+    swaps = femnist_label_swaps.swaps()
+    own = femnist_label_swaps.own_labels(swaps)
+    all_three = sum(len(labels) == 3 for labels in own.values())
     images = femnist_draws.images_by_first_label(femnist_draws.FEDGROUP_FILE.labels, 3)
     return (
         "FedSim's text says five labels a client, where labels c and c + 5 together always have a fifth of all "
         "samples, so that no draw has the file's; FedGroup's and FlexCFL's say nothing of it. The file of these two "
         "has *three*: in the log of a run under swap part that FlexCFL's authors published with their code "
-        f"({LOG}) no client gives away more than three labels of its own, u, u + 1 and u + 2. With three labels in a "
-        "row, and as many images of each, the file's numbers of labels also follow from whole numbers of images, by a "
-        f"client's first label {', '.join(map(str, images or []))}. The rows of shared images have three; those of "
+        f"({femnist_label_swaps.LOG}; {len(swaps):,} swaps, kept in papers/femnist_label_swaps.json) "
+        f"{femnist_label_swaps.in_a_row(own, 3)} of {len(own)} clients give away no label of their own besides u, "
+        f"u + 1 and u + 2, and {all_three} give away all three. The file's numbers of labels agree with three in a "
+        "row and as many images of each, by a client's first label "
+        f"{', '.join(map(str, images or []))} images, which alone says little: it needs no more than a sum that is a "
+        "multiple of three. The rows of shared images have three; those of "
         "five labels, of own images and in the order of the writers, and the candidates above, have five."
     )

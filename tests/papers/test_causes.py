@@ -94,6 +94,13 @@ def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
     assert found[2].cause == Cause.UNKNOWN
 
 
+def test_rows_that_are_not_counted_do_not_choose_the_variant() -> None:
+    rows = [number(85.0, row="row"), *(number(85.0, row=row, deviation="other data") for row in ("second", "third"))]
+    slip = [replace(variant(90.0, row=row), column="slip") for row in ("second", "third")]
+    weights = [replace(variant(90.0, row="row"), column="weights")]
+    assert explained([*rows, *slip, *weights], Evidence())[0].shown_by == "weights: 90.0"
+
+
 @pytest.mark.parametrize("other", [variant(90.0, of="IFCA"), variant(90.0, row="another"), variant()])
 def test_a_variant_of_another_cell_or_without_a_run_shows_nothing(other: ComparedNumber) -> None:
     assert first(number(85.0), other).cause == Cause.UNKNOWN
@@ -173,14 +180,15 @@ def test_authors_code_that_gives_the_papers_number_too_shows_nothing() -> None:
 
 
 def test_causes_are_looked_for_in_their_order() -> None:
-    """All four are shown; then one after the other is taken away."""
-    evidence = replace(AUTHORS, readings=READ.readings)
-    ours = number(84.0)
-    assert first(number(*FIVE_RUNS), variant(90.0), reading(90.0), evidence=evidence).cause == Cause.SPREAD
+    """All four are shown; then one after the other is taken away. The weakest, spread, comes last."""
+    ours = number(*FIVE_RUNS)
+    authors = {("row", "FedAvg"): (mean(FIVE_RUNS), "their code")}
+    evidence = Evidence(READ.readings, authors)
     assert first(ours, variant(90.0), reading(90.0), evidence=evidence).cause == Cause.CODE
     assert first(ours, reading(90.0), evidence=evidence).cause == Cause.DATA
     assert first(ours, evidence=evidence).cause == Cause.AUTHORS
-    assert first(ours).cause == Cause.UNKNOWN
+    assert first(ours).cause == Cause.SPREAD
+    assert first(number(84.0)).cause == Cause.UNKNOWN
 
 
 EDGES = [  # 1.5 points are near, a hundredth more is not
