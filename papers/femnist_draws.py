@@ -8,13 +8,13 @@ published: its clients share images, so that no class runs out.
 
 FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three: in the log of a run under swap
 part, which FlexCFL's authors published with their code, none of the 200 clients gives away a label of its own besides
-u, u + 1 and u + 2, and 125 give away all three (``papers.femnist_label_swaps``). With three labels in a row, and as many
-images of each, the file's numbers of labels follow from whole numbers of images (``images_by_first_label``), which says
-little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of five, which with as
-many images of each label they would be. So the recipes have three labels, and five in rows of their own. (A client with
-labels 0, 6, 7, 8 and 9 that the authors' notebook prints stands right behind a federation of MNIST.) With five no seed
-can match within 8%: a client has either c or c + 5, so that both have a fifth of all samples together, of the file's
-18,345 that is 3,669, where it has 3,153 to 4,029.
+u, u + 1 and u + 2, and 125 give away all three (``papers.femnist_label_swaps``). With three labels in a row, and as
+many images of each, the file's numbers of labels follow from whole numbers of images (``images_by_first_label``), which
+says little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of five, which
+with as many images of each label they would be. So the recipes have three labels, and five in rows of their own. (A
+client with labels 0, 6, 7, 8 and 9 that the authors' notebook prints stands right behind a federation of MNIST.) With
+five no seed can match within 8%: a client has either c or c + 5, so that both have a fifth of all samples together, of
+the file's 18,345 that is 3,669, where it has 3,153 to 4,029.
 
 ``python -m papers.femnist_draws`` searches, and prints what it finds.
 """

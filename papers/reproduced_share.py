@@ -104,8 +104,9 @@ def headline(total: Share) -> str:
     run = f" ({total.reproduced / total.run:.0%} of the {total.run} that were run)" if total.run else ""
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that take a CPU at most five minutes a run are "
-        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ ({total.code} code, "
-        f"{total.data} data, {total.authors} authors). {total.spread} more are where one more run of ours may be "
+        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ "
+        f"({total.code} code, {total.data} data, {total.authors} authors). {total.spread} more are where one more run "
+        "of ours may be "
         f"(spread), and {total.copy} stand in another row of the same table, where ours agree with them (copy). "
         f"**{total.unknown}** differ from a cause that is unknown. {total.above} of all that differ came out above the "
         f"paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."

@@ -79,9 +79,8 @@ def table_7(results: Results) -> str:
 
 def table_6(results: Results) -> str:
     """Other networks: what FedSim gains, and the curves."""
-    drawn = any(
-        curves_of(results, network_recipes.TABLE, setting.row, list(THREE)) for setting in network_recipes.FIGURE_6
-    )
+    rows = [setting.row for setting in network_recipes.FIGURE_6]
+    drawn = any(curves_of(results, network_recipes.TABLE, row, list(THREE)) for row in rows)
     lines = [
         [n.row, n.column, f"**{n.ours}**" if n.ours else "not run", f"*{n.published}* {n.symbol}".strip(), str(n.seeds)]
         for n in network_recipes.improvements(results)
@@ -101,10 +100,11 @@ def figure_7(results: Results) -> str:
     return "\n\n".join(
         [
             "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
-            "Points of accuracy gained over FedAvg, mean over the rounds and over the seeds that FedAvg, similarity and "
-            "round robin all have (95% interval); *as coded* over its own. The paper's figure is FEMNIST's; of (0.75, "
-            "0.75) and (1, 1) it says that round robin is ahead there, which ours bear out where the column of "
-            "differences is negative. *Share*: what round robin gains, divided by what similarity gains, where both gain.",
+            "Points of accuracy gained over FedAvg, mean over the rounds and over the seeds that FedAvg, similarity "
+            "and round robin all have (95% interval); *as coded* over its own. The paper's figure is FEMNIST's; of "
+            "(0.75, 0.75) and (1, 1) it says that round robin is ahead there, which ours bear out where the column of "
+            "differences is negative. *Share*: what round robin gains, divided by what similarity gains, where both "
+            "gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             "![similarity against round robin](images/fedsim-random.svg)",
         ]

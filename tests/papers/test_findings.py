@@ -87,8 +87,8 @@ BORNE_OUT = {
 
 @pytest.mark.parametrize(("paper", "runs", "words"), BORNE_OUT.values(), ids=BORNE_OUT)
 def test_a_finding_has_the_numbers_of_its_runs_and_a_command(paper: str, runs: Lines, words: str) -> None:
-    title, found = findings.section({paper: runs}).split("\n\n")
-    assert title == "## What was learned" and found.startswith("1. **")
+    title, where, found = findings.section({paper: runs}).split("\n\n")
+    assert title == "## What was learned" and where == findings.WHERE and found.startswith("1. **")
     assert words in found, found
     (command,) = re.findall(r"`fedkin reproduce (\S+)[^`]*`", found)
     assert command in tables()
