@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 
-from papers.flexcfl import cnn_recipes
+from papers.flexcfl import cnn_recipes, weightings
 from papers.flexcfl.communication import bytes_of, relative_bytes
 from papers.flexcfl.figures import NO_SHIFT, SHIFTED
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, PRINTED_6, TABLE_I_PUBLISHED, TABLE_III, TABLE_IV, WITH_L2
@@ -45,6 +45,9 @@ def table_iv(results: Results) -> str:
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
             detected(results),
+            "### Which mean gives the published numbers of IFCA and FeSEM",
+            weightings.ABOUT,
+            weightings.table(results),
         ]
     )
 

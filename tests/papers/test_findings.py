@@ -70,7 +70,22 @@ def of_labels(three: float = 0.5, five: float = 6.0) -> Lines:
     ]
 
 
+def slipping(slip: float = 0.5) -> Lines:
+    """IFCA and FeSEM on MNIST, so many points above 94.2 and 84.6."""
+    above = {"": 2.0, ", first client": slip, ", by samples": 1.0}
+    return [
+        line(f"{method}{how}", best=(printed + points) / 100)
+        for method, printed in (("IFCA", 94.2), ("FeSEM", 84.6))
+        for how, points in above.items()
+    ]
+
+
 BORNE_OUT = {
+    "the slip": (
+        "flexcfl",
+        slipping(),
+        "FeSEM is 0.5 points from the paper in the mean of 1 numbers with it, 2.0 where all clients count alike, 1.0",
+    ),
     "IFCA ahead": ("flexcfl", leading(), "(96.0 and 95.0%; by numbers of samples 95.7), at 2.00 times FedAvg's bytes"),
     "and FlexCFL's bytes": ("flexcfl", leading(), "FlexCFL takes 1.13. With the slip"),
     "a fifth": ("flexcfl", detecting(), "it detects 80% on MNIST-MCLR, a test that compares labels class by class 98%"),
@@ -95,6 +110,8 @@ def test_a_finding_has_the_numbers_of_its_runs_and_a_command(paper: str, runs: L
 
 
 REFUTED = {
+    "weights by samples fit better": ("flexcfl", slipping(slip=1.1)),
+    "FeSEM was not run": ("flexcfl", slipping()[:3]),
     "IFCA behind": ("flexcfl", leading(ifca=0.94)),
     "the slip does no harm": ("flexcfl", leading(slip=0.955)),
     "one column is not run": ("flexcfl", leading()[:-2]),

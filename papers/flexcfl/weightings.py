@@ -1,0 +1,61 @@
+"""Which mean of a cluster's clients gives the numbers that FlexCFL prints of IFCA and FeSEM.
+
+The text has all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them by their samples,
+that of 16 August, six days before the paper, counts the first client of each cluster and no other (morningD/FlexCFL at
+924be14, 8f3da94 and ecdf300).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from papers.accuracy_numbers import best_accuracies
+from papers.flexcfl.recipes import TABLE_III, TABLE_IV, VARIANTS
+from papers.reproduction_marks import MARGIN
+from papers.tables_markdown import Results, markdown
+
+METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
+NAMES = ("all clients alike", "the first client", "by samples")
+ABOUT = (
+    "Of the rows where all three were run: how many numbers are within "
+    f"{MARGIN} points of the paper's, and the mean distance from it in points."
+)
+
+
+def columns(method: str) -> tuple[str, ...]:
+    """The columns of a method, in the order of ``NAMES``."""
+    return (method, *(column for column, (of, _) in VARIANTS.items() if of == method))
+
+
+def distances(results: Results, method: str, table: str) -> list[list[float]]:
+    """How far ours are from the printed numbers, in points: of each column of the method a list, row by row.
+
+    Args:
+        results: stored runs.
+        method: IFCA or FeSEM.
+        table: III or IV; rows that are not the paper's, or lack a column, are left out.
+    """
+    names = columns(method)
+    of_table = TABLE_III if table == "III" else TABLE_IV
+    cells = [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
+    far = {(n.row, n.column): abs(n.difference) for n in best_accuracies(results, cells) if n.difference is not None}
+    rows = dict.fromkeys(cell.setting.row for cell in cells)
+    whole = [row for row in rows if all((row, name) in far for name in names)]
+    return [[far[row, name] for row in whole] for name in names]
+
+
+def table(results: Results) -> str:
+    """All of it, in Markdown."""
+    lines = []
+    for method in METHODS:
+        for name in TABLES:
+            of_columns = distances(results, method, name)
+            lines.append([method, name, str(len(of_columns[0])), *map(_near, of_columns)])
+    return markdown(["", "Table", "numbers", *NAMES], lines)
+
+
+def _near(of_column: Sequence[float]) -> str:
+    if not of_column:
+        return "not run"
+    return f"**{sum(distance <= MARGIN + 1e-9 for distance in of_column)}**, {mean(of_column):.1f}"
