@@ -21,8 +21,8 @@ Differs from the authors' code: the E-step is done in every round, for its cohor
 as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the last layer's weights alone, as that code does.
 Its mean calls itself weighted, but all weights are equal. Differs from FlexCFL's code: all clients of a cluster count,
 where there only the first one does, in the order in which the cohort was drawn, a slip that is kept as
-``weighting="first_client"``. The numbers published for IFCA were probably made before that slip, by numbers of samples
-(``weighting="examples"``); those for FeSEM, from the same code, may have been.
+``weighting="first_client"``; before it, clients counted by their numbers of samples (``weighting="examples"``).
+docs/results.md compares the published numbers with all three.
 
 Choosing has nothing to do with what a client's data are now, so FeSEM-MIG, which chooses anew for clients that find
 their data shifted, trains the same models (FlexCFL, section 5.3; with the default policies).

@@ -13,10 +13,10 @@ All k models go to every client of the cohort, and one is returned: n (k + 1) me
 
 Differs from the authors' code: the loss that chooses is that of the models of this round, as Alg. 1 says, where the
 code takes the one measured when the last round ended. Differs from FlexCFL's IFCA: its "simple mean" counts the first
-client of a cluster, in the order in which the cohort was drawn, and no other, a slip that is kept as
-``weighting="first_client"``; before that slip it was by numbers of samples, ``weighting="examples"``. Which of the two
-gave the numbers that FlexCFL's authors published for IFCA is not settled (docs/results.md). Clusters have no common
-start, so newcomers cannot be placed by direction.
+client of a cluster, in the order in which the cohort was drawn (of ids, while clients take turns), and no other, a
+slip that is kept as ``weighting="first_client"``; before that slip it was by numbers of samples,
+``weighting="examples"``. docs/results.md compares the numbers that FlexCFL's authors published for IFCA with all three.
+Clusters have no common start, so newcomers cannot be placed by direction.
 
 The random models decide the clusters: one of them may take two true clusters and keep them (docs/results.md counts
 how often). A cluster that no client chose keeps its model. IFCA-MIG (FlexCFL, section 5.3) also lets clients choose

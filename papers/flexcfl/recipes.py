@@ -103,7 +103,7 @@ VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {  # column -> the co
     # the code that was published with the paper averaged the first drawn client of each cluster, and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
     "FeSEM, first client": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="first_client")),
-    # before that, six days before the paper, all clients by their numbers of samples
+    # until two weeks before, all clients by their numbers of samples (papers/flexcfl/weightings.py)
     "IFCA, by samples": ("IFCA", lambda m: IFCA(clusters=m, weighting="examples")),
     "FeSEM, by samples": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="examples")),
 }
