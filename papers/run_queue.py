@@ -163,11 +163,33 @@ def _pool(workers: int) -> ProcessPoolExecutor:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    return ProcessPoolExecutor(workers, context, initializer=_ignore_interrupts, max_tasks_per_child=RUNS_OF_A_PROCESS)
+    owners = context.Array("q", workers)  # of each core the process that has it
+    options = {"initializer": _begin, "initargs": (owners,), "max_tasks_per_child": RUNS_OF_A_PROCESS}
+    return ProcessPoolExecutor(workers, context, **options)
 
 
-def _ignore_interrupts() -> None:
+def _begin(owners: Any) -> None:
+    """Begin as a process of a pool: leave Ctrl-C to the first one, and keep to a core that no other has.
+
+    Where there are as many cores: processes that each wake threads on all of them get into each other's way.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if not 1 < len(owners) <= len(cores):
+        return
+    with owners.get_lock():
+        own = next((i for i, process in enumerate(owners) if not _is_alive(process)), 0)
+        owners[own] = os.getpid()
+    os.sched_setaffinity(0, {cores[own]})
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process, by its number, is running; 0 is none."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return process > 0
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -283,6 +287,42 @@ def test_two_processes_run_and_store_what_one_gives(tmp_path: Path, monkeypatch:
 def test_a_queue_that_another_command_runs_ends_in_words(command: Workbench) -> None:
     with run_queue.claimed(command.folder), pytest.raises(SystemExit, match="error: another command runs what"):
         program.main(["--hours", "1"])
+
+
+def begin(
+    monkeypatch: pytest.MonkeyPatch, owners: Any, process: int, alive: set[int], cores: set[int]
+) -> list[set[int]]:
+    """Begin as a process of this number on a machine with these cores; to which it keeps."""
+    kept = list[set[int]]()
+    system = SimpleNamespace(getpid=lambda: process, sched_getaffinity=lambda _: cores)
+    system.sched_setaffinity = lambda _, chosen: kept.append(chosen)
+    monkeypatch.setattr(run_queue, "os", system)
+    monkeypatch.setattr(run_queue, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIG_IGN=1))
+    monkeypatch.setattr(run_queue, "_is_alive", alive.__contains__)
+    run_queue._begin(owners)
+    return kept
+
+
+def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners, cores = multiprocessing.get_context("spawn").Array("q", 3), {4, 6, 9}
+    assert begin(monkeypatch, owners, 11, set(), cores) == [{4}]
+    assert begin(monkeypatch, owners, 12, {11}, cores) == [{6}]
+    assert begin(monkeypatch, owners, 13, {12}, cores) == [{4}]  # 11 has ended
+    assert begin(monkeypatch, owners, 14, {12, 13}, cores) == [{9}]
+    assert list(owners) == [13, 12, 14]
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_one_process_or_more_than_cores_keep_to_none(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+    owners = multiprocessing.get_context("spawn").Array("q", processes)
+    assert begin(monkeypatch, owners, 11, set(), {0, 1}) == []
+    assert list(owners) == [0] * processes
+
+
+def test_a_process_is_alive_until_it_ends() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert run_queue._is_alive(os.getpid()) and not run_queue._is_alive(ended.pid) and not run_queue._is_alive(0)
 
 
 def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
