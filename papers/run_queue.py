@@ -178,7 +178,7 @@ def _begin(owners: Any) -> None:
     if not 1 < len(owners) <= len(cores):
         return
     with owners.get_lock():
-        own = next((i for i, process in enumerate(owners) if not _is_alive(process)), 0)
+        own = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
         owners[own] = os.getpid()
     os.sched_setaffinity(0, {cores[own]})
 

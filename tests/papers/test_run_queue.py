@@ -309,14 +309,14 @@ def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(monkeypatc
     assert begin(monkeypatch, owners, 12, {11}, cores) == [{6}]
     assert begin(monkeypatch, owners, 13, {12}, cores) == [{4}]  # 11 has ended
     assert begin(monkeypatch, owners, 14, {12, 13}, cores) == [{9}]
-    assert list(owners) == [13, 12, 14]
+    assert owners[:] == [13, 12, 14]
 
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_one_process_or_more_than_cores_keep_to_none(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
     owners = multiprocessing.get_context("spawn").Array("q", processes)
     assert begin(monkeypatch, owners, 11, set(), {0, 1}) == []
-    assert list(owners) == [0] * processes
+    assert owners[:] == [0] * processes
 
 
 def test_a_process_is_alive_until_it_ends() -> None:
