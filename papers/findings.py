@@ -66,7 +66,7 @@ def the_slip_fits(results: Stores) -> str:
         for method, (alike, slip, by_samples) in mean_of.items()
     )
     return (
-        "**FlexCFL's numbers of IFCA and FeSEM are those of a slip in its code**, which takes the first client of each "
+        "**FlexCFL's numbers of IFCA and FeSEM fit a slip in its code**, which takes the first client of each "
         f"cluster for the mean of all: {words}. `fedkin reproduce flexcfl-table4`"
     )
 
