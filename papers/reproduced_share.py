@@ -9,7 +9,7 @@ from statistics import median
 
 from papers import inventory
 from papers.catalogue import PAPERS, Table
-from papers.causes import prediction_interval
+from papers.causes import LEAST_RUNS, prediction_interval
 from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
@@ -84,7 +84,7 @@ def section(results: Mapping[str, Results]) -> str:
     return "\n\n".join(
         [
             "## How much was reproduced",
-            headline(total) + width_of_spread(results),
+            headline(total) + few_runs(results) + width_of_spread(results),
             markdown(HEAD, rows),
             _legend(incomplete),
             "Numbers that are not in percentage points, each by the rule of its table:",
@@ -113,9 +113,16 @@ def headline(total: Share) -> str:
     )
 
 
+def few_runs(results: Mapping[str, Results]) -> str:
+    """How many of the unknown could not be told from spread yet."""
+    unknown = _of_cause(Cause.UNKNOWN, results)
+    few = sum(len(number.runs) < LEAST_RUNS for number in unknown)
+    return f" {few} of the unknown have fewer than the {LEAST_RUNS} runs that *spread* asks for." if few else ""
+
+
 def width_of_spread(results: Mapping[str, Results]) -> str:
     """How wide the intervals behind *spread* are: a wide one contradicts little."""
-    numbers = [n for paper in PAPERS.values() for table in paper.tables for n in _of_spread(table, results, paper.name)]
+    numbers = _of_cause(Cause.SPREAD, results)
     widths = [high - low for low, high in (prediction_interval(number.runs) for number in numbers)]
     if not widths:
         return ""
@@ -125,11 +132,15 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
     )
 
 
-def _of_spread(table: Table, results: Mapping[str, Results], paper: str) -> list[ComparedNumber]:
-    """The counted numbers of a table whose cause is spread."""
-    sized = cpu_sized(table)
-    numbers = table.numbers(results.get(paper, []))
-    return [n for n in numbers if n.counts and n.row in sized and n.cause == Cause.SPREAD]
+def _of_cause(cause: Cause, results: Mapping[str, Results]) -> list[ComparedNumber]:
+    """The counted numbers of all tables that have this cause."""
+    tables = [(paper.name, table) for paper in PAPERS.values() for table in paper.tables]
+    return [
+        number
+        for paper, table in tables
+        for number in table.numbers(results.get(paper, []))
+        if number.counts and number.row in cpu_sized(table) and number.cause == cause
+    ]
 
 
 def _line(name: str, share: Share) -> list[str]:

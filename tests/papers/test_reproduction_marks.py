@@ -12,7 +12,7 @@ from papers.catalogue import tables
 from papers.causes import Evidence, explained
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl.communication import relative_bytes
-from papers.reproduced_share import Share, cpu_sized, headline, share_of
+from papers.reproduced_share import Share, cpu_sized, few_runs, headline, share_of
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 
 
@@ -161,6 +161,15 @@ def test_the_share_in_words() -> None:
     assert "were run" not in headline(Share(63, 39))
     top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
+
+
+def test_unknown_numbers_of_few_runs_are_named() -> None:
+    """FedProx from four seeds and RCC from one are unknown; from five seeds FedProx's 90.9 is in the interval."""
+    runs = [{**line("FedProx", best), "seed": seed} for seed, best in enumerate((0.95, 0.9, 0.97, 0.935))]
+    runs += [line("RCC", 0.90), line("FedAvg", 0.973, flexcfl.MNIST_CNN.row)]
+    assert few_runs({"flexcfl": runs}) == " 2 of the unknown have fewer than the 5 runs that *spread* asks for."
+    assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(" 1 of the unknown")
+    assert few_runs({"flexcfl": [line("FedAvg", 0.894)]}) == ""
 
 
 def test_a_number_in_another_unit_is_not_counted() -> None:
