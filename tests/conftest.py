@@ -49,6 +49,7 @@ LEVELS = {
     "measures": "unit",
     "methods": "unit",
     "methods/test_fedsim_runs.py": "simulation",
+    "methods/test_private_clusters.py": "simulation",
     "models": "simulation",
     "p2p": "simulation",
     "papers": "simulation",
