@@ -67,7 +67,7 @@ def the_slip_fits(results: Stores) -> str:
     )
     return (
         "**FlexCFL's numbers of IFCA and FeSEM fit a slip in its code**, which takes the first client of each "
-        f"cluster for the mean of all: {words}. `fedkin reproduce flexcfl-table4`, and `flexcfl-table3`"
+        f"cluster for the mean of all: {words}. With `flexcfl-table3`: `fedkin reproduce flexcfl-table4`"
     )
 
 
