@@ -20,7 +20,7 @@ from papers import causes, recipe, table_request
 from papers.accuracy_numbers import best_accuracies
 from papers.catalogue import Paper, Table, tables
 from papers.recipe import Cell, Setting
-from papers.result_store import job_of, read
+from papers.result_store import job_of, read, text_of
 from tests.refusals import refused
 
 DIGITS = Setting("Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1))
@@ -80,7 +80,7 @@ def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
     use(monkeypatch, replace(table(), jobs=tuple(replace(job, seconds=600) for job in table().jobs)))
     line = job_of(CELLS[0], fake).run(0) | {"seconds": 30.0}
     (elsewhere / "results").mkdir()
-    (elsewhere / "results" / "toy.jsonl").write_text(json.dumps(line) + "\n")
+    (elsewhere / "results" / "toy.jsonl").write_text(text_of(line) + "\n")
     (summary,) = json.loads(reproduce("--json").stdout)
     # Two cells of two seeds at 30 s (measured), two at the recipe's 600 s; one run is there.
     assert (summary["cells"], summary["measured"], summary["guessed"]) == (4, 1, True)
@@ -222,7 +222,7 @@ def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     changed = replace(CELLS[0], setting=replace(DIGITS, lr=0.2))
     (elsewhere / "results").mkdir()
     old = job_of(changed, lambda cell, seed: fake(cell, seed) | {"best": 1.99}).run(0)
-    (elsewhere / "results" / "toy.jsonl").write_text(f"nonsense\n{json.dumps(old)}\n")
+    (elsewhere / "results" / "toy.jsonl").write_text(f"nonsense\n{text_of(old)}\n")
     (summary,) = json.loads(reproduce("--json").stdout)
     assert (summary["cells"], summary["measured"]) == (4, 0)
     shown = reproduce("toy-table1").stdout

@@ -76,7 +76,9 @@ def test_every_format_gives_the_predictions_of_the_run(
     assert np.abs(different).max() > 1e-3  # files that were exchanged would show
     for client in "af":
         model = exported.model(client=client)
-        np.testing.assert_allclose(model(images.x), run.model_for(client)(images.x), atol=1e-5, rtol=0)
+        scores = run.model_for(client)(images.x)
+        # Of the largest score: single precision rounds a sum of 256 products in proportion to its size.
+        np.testing.assert_allclose(model(images.x), scores, atol=1e-5 * np.abs(scores).max(), rtol=0)
         assert (model.predict(images.x[:7]) == run.predict(images.x[:7], client=client)).all()
 
 
