@@ -12,7 +12,8 @@ A cause is looked for in this order, the strongest first, and the first that is 
   published, its own draw of the data. This does not show why the numbers differ, only that ours do not contradict it;
 * *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
   the column under another shift, and ours agree with both there: that is where they were measured;
-* else the cause is *unknown*.
+* else the cause is *unknown*, and what was tried stands beside it: the number's variants and readings, with what they
+  gave, and where one more run of ours would be.
 
 *Gives*: the mean over the seeds is within 1.5 points, or the published number is where one more run would be, as for
 *spread*, and our own number is not there: else the two are not told apart.
@@ -75,7 +76,23 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
     ):
         if shown_by:
             return replace(number, mark=Mark.EXPLAINED, cause=cause, shown_by=shown_by)
-    return replace(number, cause=Cause.UNKNOWN)
+    return replace(number, cause=Cause.UNKNOWN, shown_by=_tried(number, numbers, evidence))
+
+
+def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
+    """What was run to find the cause of a number, and gave another one."""
+    variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
+    rows = evidence.readings.get(number.row, ())
+    readings = [n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of]
+    outcomes = [f"{n.column}: {_runs(n)}" for n in variants if n.value is not None]
+    outcomes += [f"{n.row}: {_runs(n)}" for n in readings if n.value is not None]
+    if len(number.runs) >= LEAST_RUNS:
+        outcomes.append(_one_more_run(number))
+    return f"tried: {'; '.join(outcomes)}" if outcomes else ""
+
+
+def _runs(number: ComparedNumber) -> str:
+    return f"{number.value:.1f} ({number.seeds} run{'s' if number.seeds > 1 else ''})"
 
 
 def _by_spread(number: ComparedNumber) -> str:
@@ -83,7 +100,12 @@ def _by_spread(number: ComparedNumber) -> str:
     if len(number.runs) < LEAST_RUNS or number.printed is None:
         return ""
     low, high = prediction_interval(number.runs)
-    return f"one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)" if low <= number.printed <= high else ""
+    return _one_more_run(number) if low <= number.printed <= high else ""
+
+
+def _one_more_run(number: ComparedNumber) -> str:
+    low, high = prediction_interval(number.runs)
+    return f"one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)"
 
 
 def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:

@@ -64,5 +64,5 @@ def differences(table: Table, results: Results) -> str:
         for n in table.numbers(results)
         if n.cause is not None
     ]
-    head = ["", "", "ours", "paper", "difference", "cause", "shown by"]
+    head = ["", "", "ours", "paper", "difference", "cause", "shown by, or tried"]
     return f"#### {table.name}: what differs, and why\n\n{markdown(head, lines)}" if lines else ""

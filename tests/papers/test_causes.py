@@ -90,7 +90,7 @@ def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
     slip = [replace(variant(90.0, row=row), column="slip") for row in ("row", "second")]
     weights = [replace(variant(90.0, row=row), column="weights") for row in ("third",)]
     found = explained([*rows, *weights, *slip], Evidence())[:3]
-    assert [n.shown_by for n in found] == ["slip: 90.0", "slip: 90.0", ""]
+    assert [n.shown_by for n in found] == ["slip: 90.0", "slip: 90.0", "tried: weights: 90.0 (1 run)"]
     assert found[2].cause == Cause.UNKNOWN
 
 
@@ -236,6 +236,15 @@ def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
     found = first(number(80.0))
     assert (found.mark, found.cause, found.shown_by) == (Mark.NOT_REPRODUCED, Cause.UNKNOWN, "")
     assert found.symbol == "≠ unknown" and first(number(*FIVE_RUNS)).symbol == "≠ spread"
+
+
+def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
+    """Variants and readings of this number alone, those that were run; and where one more run would be."""
+    others = [variant(84.0, 85.0), variant(82.0, row="another"), variant(81.0, of="IFCA"), variant()]
+    readings = [reading(83.0), reading(83.5, column="FedProx"), reading(82.5, row="a fourth reading")]
+    tried = "tried: as coded: 84.5 (2 runs); other reading: 83.0 (1 run)"
+    assert first(number(80.0), *others, *readings, evidence=READ).shown_by == tried
+    assert first(number(*LOWER_RUNS)).shown_by == "tried: one more run: 76.9 to 89.1 (5 runs)"
 
 
 # --- on the page
