@@ -15,7 +15,7 @@ demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
 	$(BIN)/fedkin run
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 
-quick: .venv/dev ## the unit tests, under two minutes: every formula, nothing that runs for long
+quick: .venv/dev ## the unit tests, two minutes on a fast machine: every formula, nothing that runs for long
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m unit
 
 test: .venv/dev ## all tests; real data are read from FEDKIN_DATA

@@ -190,6 +190,7 @@ print(*first.methods, fk.Comparison.load("out").missing)
 """
 
 
+@pytest.mark.process
 def test_a_script_compares_its_own_class_and_the_command_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -22,8 +22,10 @@ from fedkin.privacy.accounting import (
 )
 
 Oracle = Callable[[str], dict[str, Any]]
+LONG = pytest.mark.simulation  # the library composes for up to half a minute: not among the unit tests
 
 
+@LONG
 def test_epsilons_are_those_of_the_oracle(oracle: Oracle) -> None:
     """By PLD and by RDP (dp-accounting, a client added or removed)."""
     cases = oracle("trust")["epsilons"]
@@ -44,6 +46,7 @@ def test_epsilons_of_fixed_cohorts_are_those_of_the_oracle(oracle: Oracle) -> No
         assert fixed_cohort_epsilon(*own) == pytest.approx(case["rdp"], rel=1e-3), case
 
 
+@LONG
 def test_noise_for_an_epsilon_is_below_the_oracles_which_is_of_the_looser_accountant(oracle: Oracle) -> None:
     cases = oracle("trust")["calibrated"]
     assert len(cases) == 4
@@ -84,6 +87,7 @@ def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None
     assert fixed > 10 * epsilon(NoisyRounds(0.05, 1.0, 100), 1e-3)
 
 
+@LONG
 def test_a_cap_costs_what_it_cuts() -> None:
     free = epsilon(NoisyRounds(0.05, 1.0, 100), 1e-5)
     tight, wide = (epsilon(NoisyRounds(0.05, 1.0, 100, cap, 1000), 1e-5) for cap in (60, 100))
@@ -105,6 +109,7 @@ def test_noise_for_an_epsilon() -> None:
     assert z < 0.9511457828267129  # RDP's, an upper bound
 
 
+@LONG
 def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
     """Between the start's price and its upper bound by RDP there is noise; below its price there is none."""
 
@@ -120,6 +125,7 @@ def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
         calibrate(price * 0.99, 1e-3, rounds)
 
 
+@LONG
 def test_rounds_that_a_budget_allows() -> None:
     def rounds(count: int) -> NoisyRounds:
         return NoisyRounds(0.05, 1.0, count)
