@@ -3,9 +3,10 @@
 A cause is looked for in this order, the strongest first, and the first that is shown is the number's:
 
 * *code*: a variant with what the authors' code does, and the text does not say, gives the published number. Of several
-  variants of a method only that one counts which gives most numbers of its column: the authors had one code;
+  variants of a method only that one counts which gives most numbers of its column, and more of them than ours does: the
+  authors had one code;
 * *data*: another reading of how the authors' data, which are not published, were made gives it. Of several readings
-  only that one counts which gives most numbers of the row: the authors had one file;
+  only that one counts which gives most numbers of the row, and more than ours: the authors had one file;
 * *authors*: the authors' own code, run again, gives our number, and not theirs;
 * *spread*: the published number, of one run, is where one more run of ours would be: in the 95% prediction interval of
   a single run, from at least five of ours (Student's t). Each has its own seed and, where the authors' data are not
@@ -123,28 +124,41 @@ def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
 def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
     """The variant of the column that gives most of its counted numbers, where it gives this one."""
     plain = {n.row: n for n in numbers if n.column == number.column and n.counts}
-    of_column = [n for n in numbers if n.variant_of == number.column and n.row in plain and _gives(n, plain[n.row])]
-    names = [n.column for n in of_column]
-    best = max(dict.fromkeys(names), key=names.count, default="")
-    return next((f"{n.column}: {_how(n)}" for n in of_column if (n.row, n.column) == (number.row, best)), "")
+    variants = [n for n in numbers if n.variant_of == number.column and n.row in plain]
+    best = _best([(n.column, n, plain[n.row]) for n in variants])
+    return next((f"{n.column}: {_how(n)}" for n in best if n.row == number.row), "")
 
 
 def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
     """The reading of the row's data that gives most of its numbers, where it gives this one."""
-    readings = evidence.readings.get(number.row, ())
-    plain = {n.column: n for n in numbers if n.row == number.row}
-    of_row = [n for n in numbers if n.row in readings and not n.variant_of and _gives(n, plain.get(n.column))]
-    names = [n.row for n in of_row]
+    rows = evidence.readings.get(number.row, ())
+    plain = {n.column: n for n in numbers if n.row == number.row and n.counts}
+    readings = [n for n in numbers if n.row in rows and not n.variant_of and n.column in plain]
+    best = _best([(n.row, n, plain[n.column]) for n in readings])
+    return next((f"{n.row}: {_how(n)}" for n in best if n.column == number.column), "")
+
+
+def _best(pairs: Sequence[tuple[str, ComparedNumber, ComparedNumber]]) -> list[ComparedNumber]:
+    """What the alternative gives that gives most, if it gives more than ours in the places where both were run.
+
+    Args:
+        pairs: the name of an alternative, its number, and ours in the same place.
+    """
+    given = [(name, n) for name, n, ours in pairs if _gives(n, ours)]
+    names = [name for name, _ in given]
     best = max(dict.fromkeys(names), key=names.count, default="")
-    return next((f"{n.row}: {_how(n)}" for n in of_row if (n.row, n.column) == (best, number.column)), "")
+    ours = [plain for name, n, plain in pairs if name == best and n.value is not None]
+    if names.count(best) <= sum(_is_near(plain) for plain in ours):
+        return []
+    return [n for name, n in given if name == best]
 
 
-def _gives(number: ComparedNumber, plain: ComparedNumber | None) -> bool:
+def _gives(number: ComparedNumber, plain: ComparedNumber) -> bool:
     """Whether a variant or a reading gives the published number, and is told from what it is a variant of."""
     if _is_near(number) or not _by_spread(number):
         return _is_near(number)
     low, high = prediction_interval(number.runs)
-    return plain is not None and plain.value is not None and not low <= plain.value <= high
+    return plain.value is not None and not low <= plain.value <= high
 
 
 def _is_near(number: ComparedNumber) -> bool:

@@ -101,6 +101,25 @@ def test_rows_that_are_not_counted_do_not_choose_the_variant() -> None:
     assert explained([*rows, *slip, *weights], Evidence())[0].shown_by == "weights: 90.0"
 
 
+@pytest.mark.parametrize("given", [1, 2, 3])
+def test_a_variant_that_gives_no_more_of_its_column_than_ours_shows_nothing(given: int) -> None:
+    """Ours gives two of five rows: a variant that misses these has to give three others."""
+    rows = [number(*runs, row=f"{i}") for i, runs in enumerate([(90.0,), (90.0,), (85.0,), (85.0,), (85.0,)])]
+    slip = [variant(90.0 if 2 <= i < 2 + given else 80.0, row=f"{i}") for i in range(5)]
+    expected = Cause.CODE if given == 3 else Cause.UNKNOWN
+    assert explained([*rows, *slip], Evidence())[2].cause == expected
+    assert explained([*rows, *slip[2:]], Evidence())[2].cause == Cause.CODE  # it was not run where ours agrees
+
+
+@pytest.mark.parametrize("given", [1, 2])
+def test_a_reading_that_gives_no_more_of_its_row_than_ours_shows_nothing(given: int) -> None:
+    columns = ("FedAvg", "FedProx", "IFCA")
+    cells = [number(85.0 if i < 2 else 90.0, column=column) for i, column in enumerate(columns)]
+    other = [reading(90.0 if i < given else 80.0, column=column) for i, column in enumerate(columns)]
+    expected = Cause.DATA if given == 2 else Cause.UNKNOWN
+    assert explained([*cells, *other], READ)[0].cause == expected
+
+
 @pytest.mark.parametrize("other", [variant(90.0, of="IFCA"), variant(90.0, row="another"), variant()])
 def test_a_variant_of_another_cell_or_without_a_run_shows_nothing(other: ComparedNumber) -> None:
     assert first(number(85.0), other).cause == Cause.UNKNOWN
