@@ -84,7 +84,7 @@ def section(results: Mapping[str, Results]) -> str:
     return "\n\n".join(
         [
             "## How much was reproduced",
-            headline(total) + few_runs(results) + width_of_spread(results),
+            headline(total) + agreed_once(results) + few_runs(results) + width_of_spread(results),
             markdown(HEAD, rows),
             _legend(incomplete),
             "Numbers that are not in percentage points, each by the rule of its table:",
@@ -113,6 +113,17 @@ def headline(total: Share) -> str:
     )
 
 
+def agreed_once(results: Mapping[str, Results]) -> str:
+    """How many agree from one run alone: what differs is run again first, so that chance shows on one side only."""
+    once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in _counted(results))
+    return (
+        f" {once} of those within the margin rest on one run and may be so by chance: numbers that differed were run "
+        "again first."
+        if once
+        else ""
+    )
+
+
 def few_runs(results: Mapping[str, Results]) -> str:
     """How many of the unknown could not be told from spread yet."""
     unknown = _of_cause(Cause.UNKNOWN, results)
@@ -134,12 +145,17 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
 
 def _of_cause(cause: Cause, results: Mapping[str, Results]) -> list[ComparedNumber]:
     """The counted numbers of all tables that have this cause."""
+    return [number for number in _counted(results) if number.cause == cause]
+
+
+def _counted(results: Mapping[str, Results]) -> list[ComparedNumber]:
+    """The numbers of all tables that the share is of."""
     tables = [(paper.name, table) for paper in PAPERS.values() for table in paper.tables]
     return [
         number
         for paper, table in tables
         for number in table.numbers(results.get(paper, []))
-        if number.counts and number.row in cpu_sized(table) and number.cause == cause
+        if number.counts and number.row in cpu_sized(table)
     ]
 
 

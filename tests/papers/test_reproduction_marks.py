@@ -12,7 +12,7 @@ from papers.catalogue import tables
 from papers.causes import Evidence, explained
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl.communication import relative_bytes
-from papers.reproduced_share import Share, cpu_sized, few_runs, headline, share_of
+from papers.reproduced_share import Share, agreed_once, cpu_sized, few_runs, headline, share_of
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 
 
@@ -161,6 +161,15 @@ def test_the_share_in_words() -> None:
     assert "were run" not in headline(Share(63, 39))
     top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
+
+
+def test_numbers_that_agree_from_one_run_are_counted() -> None:
+    """The paper prints 89.4 and 90.9: one of each agrees, and FedProx's only from two runs."""
+    once = line("FedAvg", 0.894)
+    assert agreed_once({"flexcfl": [once]}).startswith(" 1 of those within the margin rest on one run")
+    twice = [line("FedProx", 0.90), {**line("FedProx", 0.92), "seed": 1}]
+    assert agreed_once({"flexcfl": [once, *twice]}).startswith(" 1 of those")
+    assert agreed_once({"flexcfl": [line("FedAvg", 0.80), *twice]}) == ""
 
 
 def test_unknown_numbers_of_few_runs_are_named() -> None:
