@@ -81,7 +81,7 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
 
 
 def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
-    """What was run to find the cause of a number, and gave another one."""
+    """What was run beside a number whose cause is unknown, and what it gave; nothing where only the number was run."""
     variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
     rows = evidence.readings.get(number.row, ())
     readings = [n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of]
@@ -93,6 +93,7 @@ def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: 
 
 
 def _runs(number: ComparedNumber) -> str:
+    """The mean of a variant or a reading, and of how many runs."""
     return f"{number.value:.1f} ({number.seeds} run{'s' if number.seeds > 1 else ''})"
 
 
@@ -105,6 +106,7 @@ def _by_spread(number: ComparedNumber) -> str:
 
 
 def _one_more_run(number: ComparedNumber) -> str:
+    """The interval for one more run in words."""
     low, high = prediction_interval(number.runs)
     return f"one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)"
 

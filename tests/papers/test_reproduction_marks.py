@@ -164,7 +164,7 @@ def test_the_share_in_words() -> None:
 
 
 def test_numbers_that_agree_from_one_run_are_counted() -> None:
-    """The paper prints 89.4 and 90.9: one of each agrees, and FedProx's only from two runs."""
+    """The paper prints 89.4 for FedAvg, which agrees from one run, and 90.9 for FedProx, which agrees from two."""
     once = line("FedAvg", 0.894)
     assert agreed_once({"flexcfl": [once]}).startswith(" 1 of those within the margin rest on one run")
     twice = [line("FedProx", 0.90), {**line("FedProx", 0.92), "seed": 1}]
