@@ -116,6 +116,7 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     assert "no such task" in expected.header["failed"]
     first, replies = worker_process(config), []
     assert first is not None
+    assert until(lambda: connections(config) == 1)  # it has left the first message's connection, and listens
     os.kill(first, signal.SIGSTOP)
     thread = threading.Thread(target=lambda: replies.append(from_parts(worker.reply(to_parts(request)))))
     thread.start()
