@@ -18,7 +18,7 @@ from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 from papers.result_store import Job, job_of_question
 
-PEERS, STAGE_ONE, ROUNDS = 100, 20, 100
+PEERS, STAGE_ONE, ROUNDS, SEEDS = 100, 20, 100, (0, 1, 2)
 SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau
 LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
@@ -55,7 +55,7 @@ METHODS: dict[str, Callable[[Question], Method]] = {
     "FedProx": lambda q: FedProx(),
 }
 PANMS = ("PANMGrad", "PANMLoss")
-COMPARED = [Question("compared", method) for method in METHODS]  # three seeds
+COMPARED = [Question("compared", method) for method in METHODS]
 FEDERATIONS = (
     ("mnist", "label_swap", 2),
     ("mnist", "label_swap", 4),
@@ -89,8 +89,7 @@ HARDER = list(_harder())
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """All questions, and the seeds of each."""
-    questions: list[tuple[Question, tuple[int, ...]]] = [(q, (0, 1, 2)) for q in COMPARED]
-    return questions + [(q, (0,)) for q in HARDER] + [(q, (0, 1, 2)) for q in OTHERS]
+    return [(question, SEEDS) for question in (*COMPARED, *HARDER, *OTHERS)]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
