@@ -1,23 +1,26 @@
 """Why a number of ours differs from the published one: a short list of causes, each shown by runs.
 
-A cause is looked for in this order, the strongest first, and the first that is shown is the number's:
+A cause is looked for in this order, the strongest first, and the first that holds is the number's. Three are shown by a
+run:
 
-* *code*: a variant with what the authors' code does, and the text does not say, gives the published number. Of several
-  variants of a method only that one counts which gives most numbers of its column, and more of them than ours does: the
-  authors had one code;
-* *data*: another reading of how the authors' data, which are not published, were made gives it. Of several readings
-  only that one counts which gives most numbers of the row, and more than ours: the authors had one file;
-* *authors*: the authors' own code, run again, gives our number, and not theirs;
-* *spread*: the published number, of one run, is where one more run of ours would be: in the 95% prediction interval of
-  a single run, from at least five of ours (Student's t). Each has its own seed and, where the authors' data are not
-  published, its own draw of the data. This does not show why the numbers differ, only that ours do not contradict it;
+* *code*: a variant with what the authors' code does, and the text does not say, gives the published number: its mean
+  over the seeds is within 1.5 points. Of several variants of a method only that one counts which gives most numbers of
+  its column, and more of them than ours does: the authors had one code;
+* *data*: another reading of how the authors' data, which are not published, were made gives it in the same sense. Of
+  several readings only that one counts which gives most numbers of the row, and more than ours: they had one file;
+* *authors*: the authors' own code, run again, gives our number, and not theirs.
+
+Two are possible, and no run shows them:
+
+* *spread*: the published number, of one run, is where one more run would be: in the 95% prediction interval of a single
+  run, from at least five (Student's t). Each has its own seed and, where the authors' data are not published, its own
+  draw of the data. The runs are those of the variant that counts, where it has five, and else ours. This shows only
+  that they do not contradict the published number;
 * *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
-  the column under another shift, and ours agree with both there: that is where they were measured;
-* else the cause is *unknown*, and what was tried stands beside it: the number's variants and readings, with what they
-  gave, and where one more run of ours would be.
+  the column under another shift, and ours agree with both there: that may be where they were measured.
 
-*Gives*: the mean over the seeds is within 1.5 points, or the published number is where one more run would be, as for
-*spread*, and our own number is not there: else the two are not told apart.
+Else the cause is *unknown*, and what was tried stands beside it: the number's variants and readings, with what they
+gave, and where one more run of ours would be.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from papers.reproduction_marks import MARGIN, Cause, ComparedNumber, Mark, near
 
 LEAST_RUNS = 5  # for a prediction interval
 LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be chance
+SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
-    Cause.SPREAD: "the paper's number is where one more run of ours would be, with another seed or draw of the data",
+    Cause.SPREAD: "the paper's number is where one more run would be, with another seed or draw of the data",
     Cause.CODE: "a variant with what the authors' code does gives the paper's number",
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
@@ -68,15 +72,18 @@ def _needs_cause(number: ComparedNumber) -> bool:
 
 
 def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber:
-    for cause, shown_by in (
-        (Cause.CODE, _by_code(number, numbers)),
-        (Cause.DATA, _by_reading(number, numbers, evidence)),
-        (Cause.AUTHORS, _by_authors(number, evidence)),
-        (Cause.SPREAD, _by_spread(number)),
-        (Cause.COPY, _by_copy(number, numbers)),
+    variant, reading = _variant(number, numbers), _reading(number, numbers, evidence)
+    as_coded = variant if variant and len(variant.runs) >= LEAST_RUNS else number
+    for cause, shown_by, source in (
+        (Cause.CODE, _given(variant, "column"), variant),
+        (Cause.DATA, _given(reading, "row"), reading),
+        (Cause.AUTHORS, _by_authors(number, evidence), None),
+        (Cause.SPREAD, _by_spread(as_coded), as_coded),
+        (Cause.COPY, _by_copy(number, numbers), None),
     ):
         if shown_by:
-            return replace(number, mark=Mark.EXPLAINED, cause=cause, shown_by=shown_by)
+            mark = Mark.EXPLAINED if cause in SHOWN else Mark.NOT_CONTRADICTED
+            return replace(number, mark=mark, cause=cause, shown_by=shown_by, source=source)
     return replace(number, cause=Cause.UNKNOWN, shown_by=_tried(number, numbers, evidence))
 
 
@@ -106,70 +113,64 @@ def _by_spread(number: ComparedNumber) -> str:
 
 
 def _one_more_run(number: ComparedNumber) -> str:
-    """The interval for one more run in words."""
+    """The interval for one more run in words, and whose runs they are."""
     low, high = prediction_interval(number.runs)
-    return f"one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)"
+    whose = f"{number.column}, " if number.variant_of else ""
+    return f"{whose}one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)"
 
 
 def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
-    """Where one more value would be with a probability of 95%, if all were normal: mean +- t s sqrt(1 + 1/n).
+    """Where one more value would be with a probability of 95%, if all were normal: mean +- t s sqrt(1 + 1/n); not above
+    100, where no run is.
 
     Args:
-        runs: at least two values.
+        runs: at least two values, in percentage points.
     """
     from scipy.stats import t
 
     half = float(t.ppf(0.975, len(runs) - 1)) * stdev(runs) * sqrt(1 + 1 / len(runs))
-    return mean(runs) - half, mean(runs) + half
+    high = mean(runs) + half
+    return mean(runs) - half, high if max(runs) > 100 else min(high, 100.0)
 
 
-def _by_code(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variant of the column that gives most of its counted numbers, where it gives this one."""
+def _given(other: ComparedNumber | None, name: str) -> str:
+    """What a variant or a reading has, where that is the published number."""
+    return f"{getattr(other, name)}: {_runs(other)}" if other and _is_near(other) else ""
+
+
+def _variant(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> ComparedNumber | None:
+    """What the variant has in this place that gives most of the column's counted numbers, and more than ours."""
     plain = {n.row: n for n in numbers if n.column == number.column and n.counts}
     variants = [n for n in numbers if n.variant_of == number.column and n.row in plain]
     best = _best([(n.column, n, plain[n.row]) for n in variants])
-    return next((f"{n.column}: {_how(n)}" for n in best if n.row == number.row), "")
+    return next((n for n in variants if (n.row, n.column) == (number.row, best)), None)
 
 
-def _by_reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
-    """The reading of the row's data that gives most of its numbers, where it gives this one."""
+def _reading(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber | None:
+    """What the reading of the data has in this place that gives most of the row's counted numbers, and more than
+    ours."""
     rows = evidence.readings.get(number.row, ())
     plain = {n.column: n for n in numbers if n.row == number.row and n.counts}
     readings = [n for n in numbers if n.row in rows and not n.variant_of and n.column in plain]
     best = _best([(n.row, n, plain[n.column]) for n in readings])
-    return next((f"{n.row}: {_how(n)}" for n in best if n.column == number.column), "")
+    return next((n for n in readings if (n.row, n.column) == (best, number.column)), None)
 
 
-def _best(pairs: Sequence[tuple[str, ComparedNumber, ComparedNumber]]) -> list[ComparedNumber]:
-    """What the alternative gives that gives most, if it gives more than ours in the places where both were run.
+def _best(pairs: Sequence[tuple[str, ComparedNumber, ComparedNumber]]) -> str:
+    """The alternative that gives most published numbers, if these are more than ours gives in the places where both
+    were run; else nothing.
 
     Args:
         pairs: the name of an alternative, its number, and ours in the same place.
     """
-    given = [(name, n) for name, n, ours in pairs if _gives(n, ours)]
-    names = [name for name, _ in given]
+    names = [name for name, n, _ in pairs if _is_near(n)]
     best = max(dict.fromkeys(names), key=names.count, default="")
     ours = [plain for name, n, plain in pairs if name == best and n.value is not None]
-    if names.count(best) <= sum(_is_near(plain) for plain in ours):
-        return []
-    return [n for name, n in given if name == best]
-
-
-def _gives(number: ComparedNumber, plain: ComparedNumber) -> bool:
-    """Whether a variant or a reading gives the published number, and is told from what it is a variant of."""
-    if _is_near(number) or not _by_spread(number):
-        return _is_near(number)
-    low, high = prediction_interval(number.runs)
-    return plain.value is not None and not low <= plain.value <= high
+    return best if names.count(best) > sum(map(_is_near, ours)) else ""
 
 
 def _is_near(number: ComparedNumber) -> bool:
     return number.value is not None and near(number.printed, number.value, MARGIN)
-
-
-def _how(number: ComparedNumber) -> str:
-    """What a variant or a reading that gives the published number has."""
-    return f"{number.value:.1f}" if _is_near(number) else f"{number.value:.1f}; {_by_spread(number)}"
 
 
 def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:

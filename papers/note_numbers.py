@@ -15,14 +15,16 @@ from papers.advise import page as advise_page
 from papers.advise.recipes import OTHERS, PLANTED
 from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
+from papers.flexcfl.recipes import MNIST
 from papers.panm import page as panm_page
 from papers.panm.recipes import ABSENT, PANMS, PEERS, ROUNDS, Question
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
 from papers.planted_clusters.recipes import Question as PlantedQuestion
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import Results, values_of
 
 NOT_RUN = "(not run)"
+AGAIN, CURVE = 97, 100  # rounds of the authors' IFCA, run again; values of a stored curve
 Numbers = dict[str, str]
 
 
@@ -102,6 +104,14 @@ def planted(results: Results) -> Numbers:
     return numbers
 
 
+def flexcfl(results: Results) -> Numbers:
+    """Of FlexCFL's IFCA on MNIST-MCLR with the first client, as long as the authors' code was run again."""
+    slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
+    rounds = 1 + (AGAIN - 1) // (MNIST.rounds // CURVE)  # of a curve that keeps every third, from the first on
+    best = [100 * max(value for value in curve[:rounds] if value is not None) for curve in slip]
+    return {"slip, 97 rounds": _span(best, ".1f")}
+
+
 def peers(results: Results) -> Numbers:
     """Of peers without a server."""
 
@@ -168,6 +178,7 @@ def advise(results: Results) -> Numbers:
 
 NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
     "athena": athena,
+    "flexcfl": flexcfl,
     "planted": planted,
     "peers": peers,
     "advise": advise,

@@ -53,7 +53,7 @@ def _compared(table: Table, row: str, column: str, results: Results) -> str:
     number = _one("cell", f"{row}; {column}", numbers, [f"{n.row}; {n.column}" for n in numbers])
     if not number.ours:
         return NOT_RUN
-    return f"{float(number.ours):.1f}" if number.unit == POINTS else number.ours
+    return f"{number.exact:.1f}" if number.unit == POINTS else number.ours
 
 
 def _figure(table: Table, row: str, column: str, figure: str, results: Results) -> str:

@@ -9,8 +9,8 @@ from statistics import median
 
 from papers import inventory
 from papers.catalogue import PAPERS, Table
-from papers.causes import LEAST_RUNS, prediction_interval
-from papers.reproduction_marks import MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
+from papers.causes import LEAST_RUNS, SHOWN, prediction_interval
+from papers.reproduction_marks import DIFFERS, MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
 CPU_SIZED = 300  # seconds of a run on two cores, at most
@@ -39,6 +39,11 @@ class Share:
         """Numbers that differ, with a run that gives the paper's number, or the authors' own run that gives ours."""
         return self.code + self.data + self.authors
 
+    @property
+    def possible(self) -> int:
+        """Numbers that differ, with a cause that no run shows."""
+        return self.spread + self.copy
+
     def __add__(self, other: Share) -> Share:
         return Share(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
@@ -49,7 +54,7 @@ def share_of(table: Table, results: Results) -> Share:
     small = cpu_sized(table)
     sized = [number for number in countable if number.row in small]
     ran = [number for number in sized if number.mark != Mark.NOT_RUN]
-    off = [number for number in ran if number.mark in (Mark.NOT_REPRODUCED, Mark.EXPLAINED)]
+    off = [number for number in ran if number.mark in DIFFERS]
     causes = Counter(number.cause for number in off)
     return Share(
         printed=len(countable) + sum(table.without_recipe.values()),
@@ -64,8 +69,8 @@ def share_of(table: Table, results: Results) -> Share:
 
 
 def cpu_sized(table: Table) -> set[str]:
-    """The rows whose runs take at most five minutes by the recipe, on data that can be had. Times that are measured
-    depend on what else a machine does, and must not change what is counted."""
+    """The rows whose runs take at most five minutes by the recipe's estimate, on data that can be had. Times that are
+    measured depend on what else a machine does, and must not change what is counted."""
     return {job.row for job in table.jobs if job.seconds <= CPU_SIZED and not job.needs}
 
 
@@ -84,7 +89,9 @@ def section(results: Mapping[str, Results]) -> str:
     return "\n\n".join(
         [
             "## How much was reproduced",
-            headline(total) + agreed_once(results) + few_runs(results) + width_of_spread(results),
+            headline(total),
+            in_other_words(total) + agreed_once(results) + few_runs(results) + width_of_spread(results),
+            duration(results),
             markdown(HEAD, rows),
             _legend(incomplete),
             "Numbers that are not in percentage points, each by the rule of its table:",
@@ -103,23 +110,37 @@ def headline(total: Share) -> str:
     """The share in a sentence."""
     run = f" ({total.reproduced / total.run:.0%} of the {total.run} that were run)" if total.run else ""
     return (
-        f"**{total.reproduced} of {total.sized}** published numbers that take a CPU at most five minutes a run are "
+        f"**{total.reproduced} of {total.sized}** published numbers that are CPU-sized are "
         f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ "
         f"({total.code} code, {total.data} data, {total.authors} authors). {total.spread} more are where one more run "
-        "of ours may be "
+        "may be "
         f"(spread), and {total.copy} stand in another row of the same table, where ours agree with them (copy). "
         f"**{total.unknown}** differ from a cause that is unknown. {total.above} of all that differ came out above the "
         f"paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
     )
 
 
+def in_other_words(total: Share) -> str:
+    """The share with a shown cause, and with a possible one."""
+    if not total.run:
+        return ""
+    shown = total.reproduced + total.shown
+    either = shown + total.possible
+    return (
+        f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have a cause that a run "
+        f"shows, and {either} ({either / total.run:.1%}) that or one that our runs do not contradict."
+    )
+
+
 def agreed_once(results: Mapping[str, Results]) -> str:
     """How many agree from one run alone: what differs is run again first, so that chance shows on one side only."""
-    once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in _counted(results))
+    numbers = _counted(results)
+    once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in numbers)
+    shown = sum(number.cause in SHOWN and number.source is not None and number.source.seeds == 1 for number in numbers)
+    words = [f"{once} of those within the margin"] * bool(once) + [f"{shown} of the shown causes"] * bool(shown)
     return (
-        f" {once} of those within the margin rest on one run and may be so by chance: numbers that differed were run "
-        "again first."
-        if once
+        f" {' and '.join(words)} rest on one run and may be so by chance: numbers that differed were run again first."
+        if words
         else ""
     )
 
@@ -134,12 +155,31 @@ def few_runs(results: Mapping[str, Results]) -> str:
 def width_of_spread(results: Mapping[str, Results]) -> str:
     """How wide the intervals behind *spread* are: a wide one contradicts little."""
     numbers = _of_cause(Cause.SPREAD, results)
-    widths = [high - low for low, high in (prediction_interval(number.runs) for number in numbers)]
+    widths = [high - low for low, high in (prediction_interval((n.source or n).runs) for n in numbers)]
     if not widths:
         return ""
     return (
         " *Spread* shows no more than that our runs do not contradict the paper's number: half of their intervals "
         f"are wider than {median(widths):.0f} points."
+    )
+
+
+def duration(results: Mapping[str, Results]) -> str:
+    """How long the runs behind the counted numbers took, in the row of the longest."""
+    times: dict[tuple[str, str], list[float]] = {}
+    for paper in PAPERS.values():
+        for table in paper.tables:
+            counted = {n.row for n in table.numbers([]) if n.counts} & cpu_sized(table)
+            places = {(job.key.get("table"), job.row) for job in table.jobs if job.row in counted}
+            for line in results.get(paper.name, []):
+                if (line.get("table"), line.get("row")) in places and "seconds" in line:
+                    times.setdefault((table.name, line["row"]), []).append(float(line["seconds"]))
+    if not times:
+        return ""
+    (name, row), seconds = max(times.items(), key=lambda item: median(item[1]))
+    return (
+        f"The longest of their runs, {name}'s {row}, have taken {median(seconds):.0f} seconds in the median and at "
+        f"most {max(seconds):.0f}, on a core each and beside other work."
     )
 
 
@@ -167,7 +207,7 @@ def _legend(tables: Sequence[Table]) -> str:
     """What the columns mean, and what is not counted."""
     without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
     return (
-        "*CPU-sized*: the recipe is the paper's, and the recipe says that a run takes at most 300 seconds on two "
+        "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most 300 seconds on two "
         "quiet cores; the other printed numbers are those of convolutional and recurrent networks. A number counts as "
         "run from one seed on; the tables of accuracies and gains below say how many there are. Shortened runs, other "
         "data and variants of ours are shown below and not counted. Printed, and without a recipe of the paper's size: "

@@ -19,6 +19,7 @@ class Mark(StrEnum):
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
     EXPLAINED = "differs, and a run shows why"
+    NOT_CONTRADICTED = "differs, with a cause that is possible and that no run shows"
     NO_NUMBER = "no number in the paper"
     NOT_RUN = "not run"
 
@@ -34,7 +35,8 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-SYMBOLS = {Mark.REPRODUCED: "✓", Mark.NOT_REPRODUCED: "≠", Mark.EXPLAINED: "≠", Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
+DIFFERS = (Mark.NOT_REPRODUCED, Mark.EXPLAINED, Mark.NOT_CONTRADICTED)
+SYMBOLS = {Mark.REPRODUCED: "✓", **dict.fromkeys(DIFFERS, "≠"), Mark.NO_NUMBER: "", Mark.NOT_RUN: ""}
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class ComparedNumber:
     """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it does not apply.
     ``deviation`` is why our run is not the paper's (fewer rounds, other data): such a number is not counted.
     ``runs`` are the values behind ours, ``variant_of`` the column that this one is a variant of. Where the number
-    differs, ``cause`` says why, and ``shown_by`` which runs show it."""
+    differs, ``cause`` says why, ``shown_by`` which runs show it, and ``source`` is the number that has these runs: of a
+    variant, of another reading of the data, or this one."""
 
     row: str
     column: str
@@ -57,6 +60,7 @@ class ComparedNumber:
     variant_of: str = ""
     cause: Cause | None = None
     shown_by: str = ""
+    source: ComparedNumber | None = None
 
     @property
     def printed(self) -> float | None:
@@ -71,6 +75,12 @@ class ComparedNumber:
         """Ours; None where it was not run, or where there is no published number to compare it with."""
         printed = self.printed
         return None if printed is None or self.difference is None else printed + self.difference
+
+    @property
+    def exact(self) -> float:
+        """Ours with all its digits, where there is a published number or runs; else as it is shown, in its digits."""
+        value = self.value
+        return value if value is not None else mean(self.runs) if self.runs else float(self.ours)
 
     @property
     def counts(self) -> bool:

@@ -92,6 +92,24 @@ def by_classes(
     return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS)], rows)
 
 
+def global_models(results: Results, cells: Sequence[Cell]) -> str:
+    """The last accuracies of the cluster models and of their simple mean, the auxiliary global model.
+
+    Args:
+        results: stored runs.
+        cells: whose runs keep curves; those of a method without clusters have no line.
+    """
+    lines = []
+    for cell in cells:
+        place = cell.table, cell.setting.row, cell.column
+        clusters, together = (values_of(results, *place, name) for name in ("accuracy", "global_accuracy"))
+        if together:
+            ends = [percent([curve[-1] for curve in curves]) for curves in (clusters, together)]
+            lines.append([cell.setting.row, cell.column, *ends, str(len(together))])
+    head = ["", "", "cluster models", "auxiliary global model", "seeds"]
+    return f"Accuracy of the last round (%):\n\n{markdown(head, lines)}" if lines else "not run"
+
+
 def percent(values: list) -> str:
     """Mean and range, in percent; a run without a complete round has no best."""
     values = [value for value in values if value is not None]

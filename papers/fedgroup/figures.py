@@ -13,6 +13,7 @@ from papers.curves import finish, plot, plot_clusters
 from papers.fedgroup.figure_recipes import FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Results, values_of
+from papers.tables_markdown import global_models
 
 GROUPED = ("FedGroup", "FedGrouProx")
 
@@ -47,6 +48,7 @@ def section(results: Results) -> str:
             "simple mean of the group models; no client is ever sent it.",
             "![Fig. 3: accuracy over the rounds, MNIST and FEMNIST](images/fedgroup-figure3.svg)",
             "![Fig. 4: accuracy over the rounds, Synthetic(1,1)](images/fedgroup-figure4.svg)",
+            global_models(results, [*FIGURE_3, *FIGURE_4]),
             "![Training loss, and distance of the groups to the global model](images/fedgroup-global.svg)",
             "### Fig. 5: distances of clients by all cosines and by three",
             f"Correlation over all pairs: {'; '.join(lines) or 'not run'}.",

@@ -62,6 +62,6 @@ def file_has_three_labels_a_client() -> str:
         f"u + 1 and u + 2, and {all_three} give away all three. The file's numbers of labels agree with three in a "
         "row and as many images of each, by a client's first label "
         f"{', '.join(map(str, images or []))} images, which alone says little: it needs no more than a sum that is a "
-        "multiple of three. The rows of shared images have three; those of "
+        f"multiple of three. {femnist_draws.OF_MNIST} The rows of shared images have three; those of "
         "five labels, of own images and in the order of the writers, and the candidates above, have five."
     )

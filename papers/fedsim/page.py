@@ -124,14 +124,14 @@ def figures(results: Results) -> str:
 
 ABOUT = """\
 *Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds 0
-to T and divided by T, with its deviation *over the rounds*. *Difference* is the mean of each run's mean over rounds 1
-to T, with a bootstrap interval (95%, not adjusted for several comparisons) and its range; *ahead* is the number of
-seeds in which it is above zero. *Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over
-all comparisons of the table. *Sign* says whether a significant difference has the sign of the paper's. In a row with
-one draw of the data, as in the paper, the samples are the seeds: they speak for other initial models, cohorts and
-batches on that federation. In a row with several draws the samples are the draws (each the mean of its seeds): they
-speak for the generator too. The paper does not say FedProx's mu: here it is 1 without stragglers, a guess that the
-curves of MNIST and of the IID data bear out."""
+to T and divided by T, with its deviation *over the rounds*. Like theirs it is truncated to two digits; the tables of
+what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, with a bootstrap interval (95%,
+not adjusted for several comparisons) and its range; *ahead* is the number of seeds in which it is above zero. *Verdict*
+is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all comparisons of the table. *Sign* says
+whether a significant difference has the sign of the paper's. In a row with one draw of the data, as in the paper, the
+samples are the seeds: they speak for other initial models, cohorts and batches on that federation. In a row with
+several draws the samples are the draws (each the mean of its seeds): they speak for the generator too. The paper does
+not say FedProx's mu: here it is 1 without stragglers, a guess that the curves of MNIST and of the IID data bear out."""
 
 
 def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
@@ -247,6 +247,8 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
         similarity, dealt = both.get("FedSim"), both.get(ROUND_ROBIN)
         as_coded = _points_over_fedavg(results, setting, AS_CODED).get(AS_CODED)
         cells = [_shown(points) for points in (similarity, as_coded, dealt)]
+        if as_coded is not None:
+            cells[1] += f"; n = {len(as_coded)}"
         if similarity is None or dealt is None:
             lines.append([setting.row, *cells, "not run", "-", "0"])
             continue

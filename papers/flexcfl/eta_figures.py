@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from papers.curves import finish, plot
-from papers.flexcfl.figure_recipes import BASELINES_3, SWEEP_3, SWEEP_3_MLP, SWEEP_5, SWEEP_5_MLP, eta_column
+from papers.flexcfl.figure_recipes import (
+    BASELINES_3,
+    FIGURE_3,
+    FIGURE_5,
+    SWEEP_3,
+    SWEEP_3_MLP,
+    SWEEP_5,
+    SWEEP_5_MLP,
+    eta_column,
+)
 from papers.recipe import Cell
 from papers.reproduction_marks import Results
+from papers.tables_markdown import global_models
 
 QUANTITIES = {
     "accuracy": "accuracy of complete rounds",
@@ -43,6 +53,7 @@ def figure_3(results: Results) -> str:
         "### Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
         "Mean of the seeds, their range as a band. The mean of the group models is never sent to a client. "
         "The paper's sweep over eta_g trains an MLP: one seed of it here, and three of logistic regression.\n\n"
+        f"{global_models(results, FIGURE_3)}\n\n"
         "![Fig. 3: methods and inter-group learning rates on MNIST](images/flexcfl-figure3-curves.svg)"
     )
 
@@ -52,6 +63,7 @@ def figure_5(results: Results) -> str:
     return (
         "### Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
         "The paper trains an MLP: one seed of it here, and three of logistic regression.\n\n"
+        f"{global_models(results, FIGURE_5)}\n\n"
         "![Fig. 5: accuracy and training loss by inter-group learning rate](images/flexcfl-figure5-curves.svg)"
     )
 

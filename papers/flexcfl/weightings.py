@@ -12,7 +12,7 @@ from statistics import mean
 
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl.recipes import TABLE_III, TABLE_IV, VARIANTS
-from papers.reproduction_marks import MARGIN
+from papers.reproduction_marks import MARGIN, near
 from papers.tables_markdown import Results, markdown
 
 METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
@@ -28,20 +28,21 @@ def columns(method: str) -> tuple[str, ...]:
     return (method, *(column for column, (of, _) in VARIANTS.items() if of == method))
 
 
-def distances(results: Results, method: str, table: str) -> list[list[float]]:
+def distances(results: Results, method: str, table: str, data: str = "") -> list[list[float]]:
     """How far ours are from the printed numbers, in points: of each column of the method a list, row by row.
 
     Args:
         results: stored runs.
         method: IFCA or FeSEM.
         table: III or IV; rows that are not the paper's, or lack a column, are left out.
+        data: only rows that begin so.
     """
     names = columns(method)
     of_table = TABLE_III if table == "III" else TABLE_IV
     cells = [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
     far = {(n.row, n.column): abs(n.difference) for n in best_accuracies(results, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)
-    whole = [row for row in rows if all((row, name) in far for name in names)]
+    whole = [row for row in rows if row.startswith(data) and all((row, name) in far for name in names)]
     return [[far[row, name] for row in whole] for name in names]
 
 
@@ -58,4 +59,9 @@ def table(results: Results) -> str:
 def _near(of_column: Sequence[float]) -> str:
     if not of_column:
         return "not run"
-    return f"**{sum(distance <= MARGIN + 1e-9 for distance in of_column)}**, {mean(of_column):.1f}"
+    return f"**{within(of_column)}**, {mean(of_column):.1f}"
+
+
+def within(of_column: Sequence[float]) -> int:
+    """How many distances are within the margin."""
+    return sum(near(0.0, distance, MARGIN) for distance in of_column)

@@ -102,8 +102,8 @@ def missing_peers(results: Results) -> str:
         for method in PANMS:
             runs = runs_of(results, Question("absent", method, absent=who))
             label, accuracy = who.replace("answer", "reply"), percent([r["accuracy"][-1] for r in runs])
-            lines.append([label, method, accuracy, *_neighbours(runs, False)[1:]])
-    return markdown(["peers", "method", "accuracy", "precision, end", "recall, end"], lines)
+            lines.append([label, method, accuracy, *_neighbours(runs, False)[1:], str(len(runs))])
+    return markdown(["peers", "method", "accuracy", "precision, end", "recall, end", "seeds"], lines)
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -143,7 +143,7 @@ def _curves(results: Results, name: str, axes: Any) -> None:
 
 
 def _breaks(results: Results, panel: str, axes: Any) -> None:
-    """Precision (strong) and recall (thin) at the end, by what makes the task harder."""
+    """Precision (strong) and recall (thin) at the end, mean over the seeds, by what makes the task harder."""
     from fedkin.reporting.style import COLOURS, prepare
 
     heading, label = AXES[panel]
@@ -152,12 +152,11 @@ def _breaks(results: Results, panel: str, axes: Any) -> None:
         selected = [q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method]
         selected = [q for q in selected if panel != "alpha" or q.method == "PANMGrad"]
         numbers = sorted((getattr(q, panel), runs_of(results, q)) for q in selected if runs_of(results, q))
-        points = [(at, runs[0]) for at, runs in numbers]
         for name, width in (("precision", 2.2), ("recall", 0.9)):
-            ends = [run[f"neighbour_{name}"][-1] for _, run in points]
-            if points:
+            ends = [np.mean([run[f"neighbour_{name}"][-1] for run in runs]) for _, runs in numbers]
+            if numbers:
                 series = method if name == "precision" else None
-                axes.plot([at for at, _ in points], ends, "o-", color=colour, lw=width, ms=3.5, label=series)
+                axes.plot([at for at, _ in numbers], ends, "o-", color=colour, lw=width, ms=3.5, label=series)
     axes.set_xlabel(label)
     axes.set_ylim(-0.03, 1.05)
     if panel == "images" and axes.get_legend_handles_labels()[0]:

@@ -134,7 +134,7 @@ def test_a_gain_differs_by_the_authors_code_where_only_the_variant_as_coded_is_n
     rows = {MNIST: ((1.0, 0.0), (0.5, 0.0))}
     over_avg, over_prox, *coded = explained(improvements([*results, *with_defect], rows), Evidence())
     assert (over_avg.mark, over_prox.mark) == (Mark.EXPLAINED, Mark.REPRODUCED)
-    assert (over_avg.cause, over_avg.shown_by) == (Cause.CODE, "over FedAvg, as coded: 1.0")
+    assert (over_avg.cause, over_avg.shown_by) == (Cause.CODE, "over FedAvg, as coded: 1.0 (12 runs)")
     assert [(n.column, n.variant_of, n.counts) for n in coded] == [
         ("over FedAvg, as coded", "over FedAvg", False),
         ("over FedProx, as coded", "over FedProx", False),

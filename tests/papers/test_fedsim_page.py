@@ -47,7 +47,9 @@ def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:
 def test_each_variant_as_coded_has_its_own_seeds() -> None:
     row = FEMNIST.row
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
-    assert cells([*results, *runs(row, page.AS_CODED, 2, 1)]) == [row, "+4.00", "+2.00", "+3.00", "+1.00", "75%", "2"]
+    assert cells([*results, *runs(row, page.AS_CODED, 2, 1)]) == [
+        *(row, "+4.00", "+2.00; n = 1", "+3.00", "+1.00", "75%", "2")
+    ]
 
 
 def test_figure_6_is_shown_where_a_run_of_it_is_stored() -> None:

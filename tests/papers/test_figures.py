@@ -45,12 +45,14 @@ def fake_pairs(cell: Cell) -> dict[str, Any]:
 
 def test_every_cell_is_there_once_and_short() -> None:
     cells = [*CURVED, *fedgroup.FIGURE_5]
-    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 4 + 9 + 5 + 5
-    assert all(1 <= len(c.setting.seeds) <= 3 and c.setting.seconds < 60 for c in cells)
+    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 4 + 9 + 5 + 10 + 5
+    short, long = ([c for c in cells if (c.setting.seconds < 60) == is_short] for is_short in (True, False))
+    assert all(1 <= len(c.setting.seeds) <= 3 for c in cells) and {c.setting.seeds for c in long} == {(0,)}
+    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 36
 
 
 def test_the_sweep_varies_the_inter_group_rate_and_nothing_else() -> None:
-    for cells in (flexcfl.SWEEP_3, flexcfl.FIGURE_5):
+    for cells in (flexcfl.SWEEP_3, flexcfl.SWEEP_3_MLP, flexcfl.SWEEP_5, flexcfl.SWEEP_5_MLP):
         methods = [cell.method(4) for cell in cells]
         assert methods == [FlexCFL(clusters=4, eta_g=eta) for eta in (0.0, 0.01, 0.1, 1.0, 5.0)]
         assert len({(cell.setting, cell.selection) for cell in cells}) == 1
@@ -150,4 +152,15 @@ def test_sections_name_their_figures() -> None:
     assert "MNIST-MCLR: 0.987." in text and "not run" in fedgroup_figures.section([])
     assert "images/fedgroup-figure5.svg" in text
     assert "images/flexcfl-figure3-curves.svg" in eta_figures.figure_3([])
-    assert "logistic regression for the paper's MLP" in eta_figures.figure_5([])
+    assert "The paper trains an MLP: one seed of it here" in eta_figures.figure_5([])
+
+
+def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
+    """Of the last stored round: 0.5, and 0.7 of a third seed; methods without clusters have no line."""
+    two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
+    last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
+    alone = {name: v for name, v in fake_line(flexcfl.FIGURE_5[1], 0).items() if name != "global_accuracy"}
+    row = flexcfl.FIGURE_5[0].setting.row
+    expected = f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 3 |"
+    assert eta_figures.figure_5([*two, last, alone]).count(row) == 1
+    assert expected in eta_figures.figure_5([*two, last, alone]) and "not run" in eta_figures.figure_5([alone])

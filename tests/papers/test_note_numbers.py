@@ -11,7 +11,7 @@ from fedkin.core.errors import ConfigError
 from papers.advise.recipes import OTHERS, PLANTED
 from papers.athena.recipes import COMBINED, PER_CLUSTER
 from papers.catalogue import PAPERS
-from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, peers, planted
+from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, flexcfl, peers, planted
 from papers.notes import fill
 from papers.panm.recipes import PEERS, ROUNDS
 from papers.panm.recipes import Question as PeerQuestion
@@ -52,6 +52,13 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
     assert told == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
     assert found["detectors in round 2, mnist, 5 classes"] == "20"
     assert found["gain by clusters, 2 classes"] == "60" and found["gain by clusters, 5 classes"] == NOT_RUN
+
+
+def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
+    """Of a curve of every third round from the first on, value 33 is that of round 97; incomplete rounds have none."""
+    curves = [[None, *[0.8] * 31, best, 0.9, *[0.95] * 66] for best in (0.85, 0.87)]
+    runs = [figure("III", "MNIST-MCLR", "IFCA, first client", curve) | {"seed": s} for s, curve in enumerate(curves)]
+    assert flexcfl(runs) == {"slip, 97 rounds": "85.0 to 87.0"}
 
 
 def test_planted_runs_are_counted_where_the_clusters_are_the_true_ones() -> None:

@@ -12,7 +12,16 @@ from papers.catalogue import tables
 from papers.causes import Evidence, explained
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl.communication import relative_bytes
-from papers.reproduced_share import Share, agreed_once, cpu_sized, few_runs, headline, share_of
+from papers.reproduced_share import (
+    Share,
+    agreed_once,
+    cpu_sized,
+    duration,
+    few_runs,
+    headline,
+    in_other_words,
+    share_of,
+)
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 
 
@@ -43,7 +52,7 @@ def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_ne
     near, far = line("IFCA, first client", 0.945), line("IFCA, first client", 0.97)
     found = marks(line("IFCA", 0.962), near)["IFCA"]
     assert (found.mark, found.cause) == (Mark.EXPLAINED, Cause.CODE)
-    assert found.shown_by == "IFCA, first client: 94.5"
+    assert found.shown_by == "IFCA, first client: 94.5 (1 run)"
     assert marks(line("IFCA", 0.962), far)["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.962))["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.942), near)["IFCA"].mark == Mark.REPRODUCED
@@ -170,6 +179,37 @@ def test_numbers_that_agree_from_one_run_are_counted() -> None:
     twice = [line("FedProx", 0.90), {**line("FedProx", 0.92), "seed": 1}]
     assert agreed_once({"flexcfl": [once, *twice]}).startswith(" 1 of those")
     assert agreed_once({"flexcfl": [line("FedAvg", 0.80), *twice]}) == ""
+
+
+def test_shown_causes_of_one_run_are_counted() -> None:
+    """The paper prints 94.2 for IFCA, which the first client gives, from one run and then from two; 84.6 for FeSEM."""
+    runs = [line("IFCA", 0.962), line("IFCA, first client", 0.94), line("FeSEM", 0.92)]
+    assert agreed_once({"flexcfl": runs}).startswith(" 1 of the shown causes rest on one run")
+    assert agreed_once({"flexcfl": [*runs, {**line("IFCA, first client", 0.945), "seed": 1}]}) == ""
+    both = agreed_once({"flexcfl": [*runs, line("FedAvg", 0.894)]})
+    assert both.startswith(" 1 of those within the margin and 1 of the shown causes rest on one run")
+
+
+def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
+    share = Share(40, 40, 40, reproduced=20, code=3, data=2, authors=1, spread=5, copy=2, unknown=7)
+    assert in_other_words(share) == (
+        "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows, and 33 (82.5%) that or one that our "
+        "runs do not contradict."
+    )
+    assert in_other_words(Share(63, 39)) == ""
+
+
+def test_the_longest_runs_are_named() -> None:
+    """The median decides; rows that are not counted do not: a CNN's, a deviation's."""
+    cnn = {**line("FedAvg", 0.9, flexcfl.MNIST_CNN.row), "seconds": 900.0}
+    other = {**line("FedAvg", 0.9, flexcfl.FEMNIST_OWN.row), "seconds": 800.0}
+    mlp = [
+        {**line("FedAvg", 0.9, flexcfl.MNIST_MLP.row), "seed": s, "seconds": t} for s, t in enumerate((5.0, 90.0, 7))
+    ]
+    short = [{**line("FedAvg", 0.894), "seconds": 6.0}]
+    words = duration({"flexcfl": [cnn, other, *mlp, *short]})
+    assert "flexcfl-table3's MNIST-MLP, have taken 7 seconds in the median and at most 90, on a core each" in words
+    assert duration({"flexcfl": [cnn, other]}) == ""
 
 
 def test_unknown_numbers_of_few_runs_are_named() -> None:
