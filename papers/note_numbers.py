@@ -17,7 +17,7 @@ from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
 from papers.flexcfl.recipes import MNIST
 from papers.panm import page as panm_page
-from papers.panm.recipes import ABSENT, PANMS, PEERS, ROUNDS, Question
+from papers.panm.recipes import ABSENT, FEDERATIONS, PANMS, PEERS, ROUNDS, Question
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
 from papers.planted_clusters.recipes import Question as PlantedQuestion
@@ -151,11 +151,37 @@ def peers(results: Results) -> Numbers:
                 numbers[f"{method}, {name}: {figure}"] = _text(end(runs, f"neighbour_{figure}"), ".0f")
             numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - end(runs, "neighbour_precision"), ".0f")
             numbers[f"{method}, {name}: not found"] = _text(100 - end(runs, "neighbour_recall"), ".0f")
+    numbers |= _other_federations(results)
     of_eight = runs_of("clusters", "PANMGrad", clusters=8)
     for round in (22, 50):
         numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = _text(
             end(of_eight, "neighbour_precision", round), ".0f"
         )
+    return numbers
+
+
+def _other_federations(results: Results) -> Numbers:
+    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's neighbours where that
+    is farthest behind."""
+    gaps: list[tuple[str, dict[str, float], list[dict[str, Any]]]] = []
+    for base, kind, clusters in FEDERATIONS:
+        runs = {
+            method: panm_page.runs_of(results, Question("federations", method, base, kind, clusters=clusters))
+            for method in (*PANMS, "oracle")
+        }
+        if all(runs.values()):
+            ends = {method: 100 * mean(run["accuracy"][-1] for run in of_method) for method, of_method in runs.items()}
+            behind = {method: ends["oracle"] - ends[method] for method in PANMS}
+            gaps.append((f"{panm_page.BASES[base]}, {panm_page.KINDS[kind]}", behind, runs["PANMGrad"]))
+    worst, _, of_worst = max(gaps, key=lambda gap: gap[1]["PANMGrad"], default=(NOT_RUN, {}, []))
+    numbers = {"PANMGrad: worst federation": worst}
+    for method in PANMS:
+        most = _extreme(max, [behind[method] for _, behind, _ in gaps])
+        numbers[f"{method}: most behind the oracle"] = _text(most, ".1f")
+    for name, round in (("round 20", 20), ("the end", -1)):
+        for figure in ("precision", "recall"):
+            share = 100 * mean(run[f"neighbour_{figure}"][round] for run in of_worst) if of_worst else nan
+            numbers[f"PANMGrad, worst federation: {figure} in {name}"] = _text(share, ".0f")
     return numbers
 
 

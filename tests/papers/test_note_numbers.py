@@ -90,6 +90,24 @@ def test_peers_are_compared_at_the_end_and_the_lowest_precision_is_never_rounded
     assert found["PANMGrad, 10 images: wrong neighbours"] == "57" and found["PANMLoss, 10 images: precision"] == NOT_RUN
 
 
+def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
+    """Behind it by 2 and 5 points by updates, by 1 and 0 by loss; a federation without an oracle tells nothing."""
+
+    def three(by_updates: float, by_loss: float, precision: float, **more: Any) -> list[Run]:
+        accuracies = {"PANMGrad": by_updates, "PANMLoss": by_loss, "oracle": 0.9}
+        return [of_peers(method, a, precision, "federations", **more) for method, a in accuracies.items()]
+
+    near = three(0.88, 0.89, 1.0, kind="label_swap", clusters=2)
+    far = three(0.85, 0.90, 0.7, base="fashion_mnist", kind="disjoint_labels", clusters=5)
+    without = three(0.10, 0.20, 0.1, base="cifar10")[:2]
+    far[0]["neighbour_precision"][20] = 0.96
+    found = peers([*near, *far, *without])
+    assert found["PANMGrad: most behind the oracle"] == "5.0" and found["PANMLoss: most behind the oracle"] == "1.0"
+    assert found["PANMGrad: worst federation"] == "Fashion-MNIST, disjoint labels"
+    shares = [found[f"PANMGrad, worst federation: precision in {when}"] for when in ("round 20", "the end")]
+    assert shares == ["96", "70"]
+
+
 def test_advice_counts_the_right_estimates_and_leaves_out_where_nothing_is_gained() -> None:
     case = PLANTED[0]
     estimates = [(case.clusters, case.clusters), (case.clusters, 9), (9, 9)]
