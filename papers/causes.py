@@ -1,4 +1,4 @@
-"""Why a number of ours differs from the published one: a short list of causes, each shown by runs.
+"""Why a number of ours differs from the published one: a short list of causes, shown by a run or possible.
 
 A cause is looked for in this order, the strongest first, and the first that holds is the number's. Three are shown by a
 run:
