@@ -108,7 +108,7 @@ def flexcfl(results: Results) -> Numbers:
     """Of FlexCFL's IFCA on MNIST-MCLR with the first client, as long as the authors' code was run again."""
     slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
     rounds = 1 + (AGAIN - 1) // (MNIST.rounds // CURVE)  # of a curve that keeps every third, from the first on
-    best = [100 * max(value for value in curve[:rounds] if value is not None) for curve in slip]
+    best = [max((100 * value for value in curve[:rounds] if value is not None), default=nan) for curve in slip]
     return {"slip, 97 rounds": _span(best, ".1f")}
 
 
