@@ -8,7 +8,7 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.images import IMAGES, Images
+from fedkin.data.images import IMAGES, Images, cifar10_images
 from fedkin.data.partition_options import checked, positive
 from fedkin.scenarios.variants import label_permutations, label_swaps, rotate_images
 
@@ -24,6 +24,7 @@ def planted(
     clients: int = 100,
     samples: int = 60,
     test_samples: int = 20,
+    batches: int | None = None,
     seed: int = 0,
 ) -> FederatedData:
     """A federation of K clusters of equal size (give or take one), in ``true_clusters``; no image is used twice.
@@ -44,6 +45,7 @@ def planted(
         clients: N.
         samples: training images of each client, drawn at random.
         test_samples: test images of each client.
+        batches: of cifar10: number of training batch files to use, of five; None: all.
         seed: of images, clusters and permutations.
 
     Raises:
@@ -51,7 +53,7 @@ def planted(
         DataError: the base has too few images.
     """
     _check(base, kind, clusters, clients, samples, test_samples)
-    images = IMAGES[base]()
+    images = IMAGES[base]() if batches is None else _some_batches(base, batches)
     if kind == "disjoint_labels" and clusters > images.classes:
         raise ConfigError(f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes")
     if kind == "label_swap" and 2 * clusters > images.classes:
@@ -84,6 +86,12 @@ def _check(base: str, kind: str, clusters: int, clients: int, samples: int, test
         raise ConfigError(f"test_samples must be zero or more, got {test_samples}")
     if clusters > clients:
         raise ConfigError(f"{clusters} clusters need at least as many clients, got {clients}")
+
+
+def _some_batches(base: str, batches: int) -> Images:
+    if base != "cifar10":
+        raise ConfigError(f"batches is an option of cifar10: {base} has no batch files")
+    return cifar10_images(batches)
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:

@@ -20,6 +20,7 @@ from papers.result_store import Job, job_of_question
 
 PEERS, STAGE_ONE, ROUNDS, SEEDS = 100, 20, 100, (0, 1, 2)
 SETTINGS: dict[str, int] = {"neighbours": 5, "candidates": 10, "stage_one": STAGE_ONE, "period": 2}  # k, l, T1, tau
+BATCHES = 2  # of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need
 LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
 
@@ -101,7 +102,13 @@ def jobs(*panels: str) -> tuple[Job, ...]:
 def _fixed(question: Question) -> dict[str, Any]:
     """What else a run is determined by."""
     method, population = METHODS[question.method](question), ABSENT[question.absent]
-    return {"rounds": ROUNDS, "peers": PEERS, "local": LOCAL, "method": method, "population": population}
+    common = {"rounds": ROUNDS, "peers": PEERS, "local": LOCAL, "method": method, "population": population}
+    return {**common, **_files(question)}
+
+
+def _files(question: Question) -> dict[str, int]:
+    """How many files of the data set are used, where not all."""
+    return {"batches": BATCHES} if question.base == "cifar10" else {}
 
 
 def _row(question: Question) -> str:
@@ -114,7 +121,8 @@ def _row(question: Question) -> str:
 def measure(question: Question, seed: int) -> dict[str, Any]:
     """Accuracy and neighbours after every round from 0 on, and messages and bytes of all."""
     q = question
-    data = planted(q.base, q.kind, clusters=q.clusters, clients=PEERS, samples=q.images, seed=seed)
+    sizes = {"clusters": q.clusters, "clients": PEERS, "samples": q.images, **_files(q)}
+    data = planted(q.base, q.kind, **sizes, seed=seed)
     run = simulate(
         METHODS[q.method](q),
         data,

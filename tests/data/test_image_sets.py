@@ -300,6 +300,19 @@ def test_cifar_with_fewer_batches_only_when_asked(little_cifar: Path, monkeypatc
         cifar10(clients=5)
 
 
+def test_planted_clusters_of_cifar_with_fewer_batches(little_cifar: Path) -> None:
+    sizes: dict[str, Any] = {"clusters": 2, "clients": 4, "samples": 10, "test_samples": 5}
+    (little_cifar / "data_batch_3.bin").unlink()
+    data = planted("cifar10", "rotation", **sizes, batches=2)
+    assert data.x.shape == (60, 32, 32, 3) and data.train.sizes.tolist() == [10] * 4
+    with pytest.raises(DataError, match="need 50"):
+        planted("cifar10", "rotation", **sizes | {"samples": 20}, batches=2)  # 80 images, 40 of a cluster
+    with pytest.raises(ConfigError, match="batches is an option of cifar10: digits has no batch files"):
+        planted("digits", batches=2)
+    with pytest.raises(ConfigError, match="batches must be from 1 to 5, got 6"):
+        planted("cifar10", batches=6)
+
+
 def test_truncated_cifar_is_refused_by_name(little_cifar: Path) -> None:
     path = little_cifar / "data_batch_4.bin"
     path.write_bytes(path.read_bytes()[:-1])
