@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from papers.panm.recipes import ABSENT, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
+from papers.panm.recipes import ABSENT, ALPHAS, BEHIND, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.tables_markdown import Results, markdown, percent
 
@@ -39,7 +40,12 @@ def side_by_side(results: Results) -> str:
 
 def others(results: Results) -> str:
     """Other federations."""
-    return f"### Other federations\n\n{federations(results)}"
+    about = (
+        "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five training batches and the "
+        "test batch. The second table is PANMGrad with other shares of the last updates in the similarity, where it is "
+        "more than a point behind the oracle."
+    )
+    return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
 
 def harder(results: Results) -> str:
@@ -87,12 +93,27 @@ def federations(results: Results) -> str:
     for base, kind, clusters in FEDERATIONS:
         cells = []
         for method in columns:
-            runs = runs_of(results, Question("federations", method, base, kind, clusters=clusters))
-            numbers = f"<br>{' / '.join(_neighbours(runs, False)[1:])}" if runs and method in PANMS else ""
-            cells.append(percent([r["accuracy"][-1] for r in runs]) + numbers)
+            cells.append(_federation(results, Question("federations", method, base, kind, clusters=clusters)))
         lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
+
+
+def other_alphas(results: Results) -> str:
+    """PANMGrad by the share of the last updates: accuracy, precision and recall at the end."""
+    alphas, lines = sorted((*ALPHAS, Question.alpha)), []
+    for base, kind, clusters in BEHIND:
+        question = Question("federations", "PANMGrad", base, kind, clusters=clusters)
+        cells = [_federation(results, replace(question, alpha=alpha)) for alpha in alphas]
+        lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
+    return markdown(["", *(f"alpha {alpha:g}<br>precision / recall" for alpha in alphas)], lines)
+
+
+def _federation(results: Results, question: Question) -> str:
+    """Accuracy, and of PANM the precision and recall at the end."""
+    runs = runs_of(results, question)
+    numbers = f"<br>{' / '.join(_neighbours(runs, False)[1:])}" if runs and question.method in PANMS else ""
+    return percent([r["accuracy"][-1] for r in runs]) + numbers
 
 
 def missing_peers(results: Results) -> str:

@@ -74,6 +74,15 @@ OTHERS = [
     for method in (*PANMS, "oracle", "gossip", "local")
 ]
 
+# where PANMGrad is more than a point behind the oracle: whether that is the share of the last updates
+BEHIND = tuple(place for place in FEDERATIONS if place[0] != "cifar10" and place[1] != "disjoint_labels")
+ALPHAS = (0.0, 0.25, 1.0)
+OTHER_ALPHAS = [
+    Question("federations", "PANMGrad", base, kind, clusters=clusters, alpha=alpha)
+    for base, kind, clusters in BEHIND
+    for alpha in ALPHAS
+]
+
 
 def _harder() -> Iterator[Question]:
     """Fewer images, more clusters, another alpha, and missing peers."""
@@ -90,13 +99,13 @@ HARDER = list(_harder())
 
 def questions() -> list[tuple[Question, tuple[int, ...]]]:
     """All questions, and the seeds of each."""
-    return [(question, SEEDS) for question in (*COMPARED, *HARDER, *OTHERS)]
+    return [(question, SEEDS) for question in (*COMPARED, *HARDER, *OTHERS, *OTHER_ALPHAS)]
 
 
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, _row(q), q.method, 55, _fixed(q)) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, _row(q), _column(q), 55, _fixed(q)) for q, seeds in selected)
 
 
 def _fixed(question: Question) -> dict[str, Any]:
@@ -116,6 +125,12 @@ def _row(question: Question) -> str:
     if question.panel in ("images", "clusters", "alpha"):
         return f"{question.panel} {getattr(question, question.panel):g}"
     return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
+
+
+def _column(question: Question) -> str:
+    """The column of a question: its method, with what differs from the row's other columns."""
+    other = question in OTHER_ALPHAS
+    return f"{question.method}, alpha {question.alpha:g}" if other else question.method
 
 
 def measure(question: Question, seed: int) -> dict[str, Any]:

@@ -60,3 +60,16 @@ def test_pictures_of_little(tmp_path: Path) -> None:
     harder = next(q for q in panm.HARDER if q.panel == "images")
     panm_page.draw([run_of(COMPARED[0]), run_of(harder), run_of(replace(harder, images=20))], tmp_path)
     assert len(list((tmp_path / "images").glob("*.svg"))) == 2
+
+
+def test_other_shares_of_the_last_updates_have_columns_of_their_own() -> None:
+    question = panm.OTHER_ALPHAS[0]
+    assert question.alpha == 0 and (question.base, question.kind, question.clusters) == panm.BEHIND[0]
+    names = [job.name for job in panm.jobs("federations")]
+    assert len(names) == len(set(names)) and "mnist, label swap, 2 clusters, PANMGrad, alpha 0" in names
+    curves = {"accuracy": [0.8] * 101, "neighbour_precision": [1.0] * 101, "neighbour_recall": [0.5] * 101}
+    results = [run_of(question), run_of(replace(question, alpha=0.5), **curves)]
+    first = panm_page.other_alphas(results).splitlines()[2].split(" | ")
+    assert "**90.0**<br>1.000 / 0.800" in first[1] and first[2] == "not run" and "**80.0**" in first[3]
+    (other,) = [line for line in panm_page.federations(results).splitlines() if "swapped labels, 2" in line]
+    assert "**80.0**" in other and "90.0" not in other  # the first table has alpha 0.5 alone
