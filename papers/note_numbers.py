@@ -17,7 +17,8 @@ from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
 from papers.flexcfl.recipes import MNIST
 from papers.panm import page as panm_page
-from papers.panm.recipes import ABSENT, FEDERATIONS, PANMS, PEERS, ROUNDS, Question
+from papers.panm.numbers import behind_the_oracle, by_alpha, in_federation, percent_of, runs_of
+from papers.panm.recipes import ABSENT, ALPHAS, FEDERATIONS, PANMS, PEERS, ROUNDS, Question
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
 from papers.planted_clusters.recipes import Question as PlantedQuestion
@@ -42,12 +43,10 @@ def athena(results: Results) -> Numbers:
         numbers[f"eps, {epochs} epochs"] = _span([_extreme(max, lows), _extreme(min, highs)], ".4f")
     iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
     numbers["IID noise, 10 epochs"] = _text(iid["dbscan"].count(-1) if iid else nan, "d")
-    for split in ("2 classes", "5 classes"):
-        clustered, one = (
-            _curve(first_run(results, "Fig. 1", PER_CLUSTER[split].row, column))
-            for column in ("clustered", "one model")
-        )
-        numbers[f"gain by clusters, {split}"] = _text(clustered[-1] - one[-1], ".0f")
+    for split, setting in PER_CLUSTER.items():
+        clustered, one = (first_run(results, "Fig. 1", setting.row, column) for column in ("clustered", "one model"))
+        numbers[f"gain by clusters, {split}"] = _text(_curve(clustered)[-1] - _curve(one)[-1], ".0f")
+        numbers[f"clients alone, {split}"] = _text(clustered["sizes"].count(1) if clustered else nan, "d")
     for title, key in {f"{data}, {split}": (data, split) for data, split in COMBINED}.items():
         row = COMBINED[key].row
         runs = [
@@ -115,64 +114,56 @@ def flexcfl(results: Results) -> Numbers:
 def peers(results: Results) -> Numbers:
     """Of peers without a server."""
 
-    def runs_of(panel: str, method: str, **options: Any) -> list[dict[str, Any]]:
-        return panm_page.runs_of(results, Question(panel, method, **options))
-
-    def end(runs: list[dict[str, Any]], name: str, round: int = -1) -> float:
-        return 100 * mean(run[name][round] for run in runs) if runs else nan
+    def of(panel: str, method: str, **options: Any) -> list[dict[str, Any]]:
+        return runs_of(results, Question(panel, method, **options))
 
     compared = {
-        method: runs_of("compared", method)
-        for method in (*PANMS, "oracle", "gossip", "local", "PENS", "IFCA", "FedAvg")
+        method: of("compared", method) for method in (*PANMS, "oracle", "gossip", "local", "PENS", "IFCA", "FedAvg")
     }
-    accuracy = {method: end(runs, "accuracy") for method, runs in compared.items()}
+    accuracy = {method: percent_of(runs, "accuracy") for method, runs in compared.items()}
     lowest = [p for method in PANMS for r in compared[method] for p in r["neighbour_precision"][10:] if p is not None]
     numbers = {
         "lowest precision": _text(floor(1e4 * min(lowest)) / 1e4 if lowest else nan, ".4f"),
         "behind the oracle": _text(_extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"),
         "above gossip": _text(accuracy["PANMGrad"] - accuracy["gossip"], ".0f"),
         "above local": _text(accuracy["PANMGrad"] - accuracy["local"], ".0f"),
-        "PENS: precision in round 50": _text(end(compared["PENS"], "neighbour_precision", 50), ".0f"),
+        "PENS: precision in round 50": _text(percent_of(compared["PENS"], "neighbour_precision", 50), ".0f"),
     }
     for method, runs in compared.items():
         megabytes = [run["bytes"] / ROUNDS / PEERS / 1e6 for run in runs]
         numbers[f"{method}: megabytes"] = _text(mean(megabytes) if megabytes else nan, ".1f")
         numbers[f"{method}: accuracies"] = _span([100 * run["accuracy"][-1] for run in runs], ".1f")
         if method in PANMS:
-            numbers[f"{method}: recall"] = _text(end(runs, "neighbour_recall"), ".0f")
+            numbers[f"{method}: recall"] = _text(percent_of(runs, "neighbour_recall"), ".0f")
     harder = [(f"{n} images", {"panel": "images", "images": n}) for n in (5, 10)]
     harder += [(f"{k} clusters", {"panel": "clusters", "clusters": k}) for k in (8, 16)]
     harder += [(f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)]
     harder += [(who, {"panel": "absent", "absent": who}) for who in ABSENT if who]
     for name, options in harder:
         for method in PANMS:
-            runs = runs_of(method=method, **options)
+            runs = of(method=method, **options)
             for figure in ("precision", "recall"):
-                numbers[f"{method}, {name}: {figure}"] = _text(end(runs, f"neighbour_{figure}"), ".0f")
-            numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - end(runs, "neighbour_precision"), ".0f")
-            numbers[f"{method}, {name}: not found"] = _text(100 - end(runs, "neighbour_recall"), ".0f")
+                numbers[f"{method}, {name}: {figure}"] = _text(percent_of(runs, f"neighbour_{figure}"), ".0f")
+            numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - percent_of(runs, "neighbour_precision"), ".0f")
+            numbers[f"{method}, {name}: not found"] = _text(100 - percent_of(runs, "neighbour_recall"), ".0f")
     numbers |= _other_federations(results)
-    of_eight = runs_of("clusters", "PANMGrad", clusters=8)
+    of_eight = of("clusters", "PANMGrad", clusters=8)
     for round in (22, 50):
         numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = _text(
-            end(of_eight, "neighbour_precision", round), ".0f"
+            percent_of(of_eight, "neighbour_precision", round), ".0f"
         )
     return numbers
 
 
 def _other_federations(results: Results) -> Numbers:
-    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's neighbours where that
-    is farthest behind."""
+    """How far PANM is behind the oracle on the other federations, what becomes of PANMGrad's neighbours where that is
+    farthest behind, and what another alpha changes."""
     gaps: list[tuple[str, dict[str, float], list[dict[str, Any]]]] = []
-    for base, kind, clusters in FEDERATIONS:
-        runs = {
-            method: panm_page.runs_of(results, Question("federations", method, base, kind, clusters=clusters))
-            for method in (*PANMS, "oracle")
-        }
-        if all(runs.values()):
-            ends = {method: 100 * mean(run["accuracy"][-1] for run in of_method) for method, of_method in runs.items()}
-            behind = {method: ends["oracle"] - ends[method] for method in PANMS}
-            gaps.append((f"{panm_page.BASES[base]}, {panm_page.KINDS[kind]}", behind, runs["PANMGrad"]))
+    for place in FEDERATIONS:
+        behind = {method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS}
+        if not any(map(isnan, behind.values())):
+            name = f"{panm_page.BASES[place[0]]}, {panm_page.KINDS[place[1]]}"
+            gaps.append((name, behind, runs_of(results, in_federation(place, "PANMGrad"))))
     worst, _, of_worst = max(gaps, key=lambda gap: gap[1]["PANMGrad"], default=(NOT_RUN, {}, []))
     numbers = {"PANMGrad: worst federation": worst}
     for method in PANMS:
@@ -180,8 +171,12 @@ def _other_federations(results: Results) -> Numbers:
         numbers[f"{method}: most behind the oracle"] = _text(most, ".1f")
     for name, round in (("round 20", 20), ("the end", -1)):
         for figure in ("precision", "recall"):
-            share = 100 * mean(run[f"neighbour_{figure}"][round] for run in of_worst) if of_worst else nan
+            share = percent_of(of_worst, f"neighbour_{figure}", round)
             numbers[f"PANMGrad, worst federation: {figure} in {name}"] = _text(share, ".0f")
+    for alpha in ALPHAS:
+        behind, _, recall = by_alpha(results, alpha)
+        numbers[f"alpha {alpha:g}: most behind the oracle"] = _text(_extreme(max, behind), ".1f")
+        numbers[f"alpha {alpha:g}: recalls"] = _span(recall, ".0f")
     return numbers
 
 

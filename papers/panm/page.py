@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from papers.panm.numbers import in_federation, runs_of
 from papers.panm.recipes import ABSENT, ALPHAS, BEHIND, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.tables_markdown import Results, markdown, percent
@@ -42,8 +42,8 @@ def others(results: Results) -> str:
     """Other federations."""
     about = (
         "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five training batches and the "
-        "test batch. The second table is PANMGrad with other shares of the last updates in the similarity, where it is "
-        "more than a point behind the oracle."
+        "test batch. The second table is PANMGrad with other shares of the last updates in the similarity, on those of "
+        "MNIST and Fashion-MNIST where it is more than a point behind the oracle."
     )
     return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
@@ -57,12 +57,6 @@ def harder(results: Results) -> str:
             missing_peers(results),
         ]
     )
-
-
-def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
-    """The runs of a question, in the order of their seeds."""
-    runs = [m for m in results if all(m[name] == value for name, value in vars(question).items())]
-    return sorted(runs, key=lambda m: m["seed"])
 
 
 def methods_side_by_side(results: Results) -> str:
@@ -93,7 +87,7 @@ def federations(results: Results) -> str:
     for base, kind, clusters in FEDERATIONS:
         cells = []
         for method in columns:
-            cells.append(_federation(results, Question("federations", method, base, kind, clusters=clusters)))
+            cells.append(_federation(results, in_federation((base, kind, clusters), method)))
         lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
@@ -103,8 +97,7 @@ def other_alphas(results: Results) -> str:
     """PANMGrad by the share of the last updates: accuracy, precision and recall at the end."""
     alphas, lines = sorted((*ALPHAS, Question.alpha)), []
     for base, kind, clusters in BEHIND:
-        question = Question("federations", "PANMGrad", base, kind, clusters=clusters)
-        cells = [_federation(results, replace(question, alpha=alpha)) for alpha in alphas]
+        cells = [_federation(results, in_federation((base, kind, clusters), "PANMGrad", alpha)) for alpha in alphas]
         lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
     return markdown(["", *(f"alpha {alpha:g}<br>precision / recall" for alpha in alphas)], lines)
 

@@ -57,7 +57,8 @@ METHODS: dict[str, Callable[[Question], Method]] = {
 }
 PANMS = ("PANMGrad", "PANMLoss")
 COMPARED = [Question("compared", method) for method in METHODS]
-FEDERATIONS = (
+Place = tuple[str, str, int]  # images, what differs between the clusters, K
+FEDERATIONS: tuple[Place, ...] = (
     ("mnist", "label_swap", 2),
     ("mnist", "label_swap", 4),
     ("mnist", "disjoint_labels", 5),

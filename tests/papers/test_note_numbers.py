@@ -13,7 +13,7 @@ from papers.athena.recipes import COMBINED, PER_CLUSTER
 from papers.catalogue import PAPERS
 from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, flexcfl, peers, planted
 from papers.notes import fill
-from papers.panm.recipes import PEERS, ROUNDS
+from papers.panm.recipes import BEHIND, PEERS, ROUNDS
 from papers.panm.recipes import Question as PeerQuestion
 from papers.planted_clusters.recipes import RECOVERY, SWAPPED
 
@@ -44,7 +44,7 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
         figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80]),
         figure("Fig. 2-4", row, "ATHENA-FL, calibrated", [0.1, 0.3, 0.2, 0.88, 0.925]),
         figure("Fig. 2-4", row, "FedAvg", [0.1, 0.3, 0.2, 0.92, 0.74]),
-        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9]),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9], sizes=[7, 1, 2]),
         figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, 0.3]),
     ]
     found = athena(runs)
@@ -52,6 +52,7 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
     assert told == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
     assert found["detectors in round 2, mnist, 5 classes"] == "20"
     assert found["gain by clusters, 2 classes"] == "60" and found["gain by clusters, 5 classes"] == NOT_RUN
+    assert found["clients alone, 2 classes"] == "1" and found["clients alone, IID"] == NOT_RUN
 
 
 def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
@@ -106,6 +107,21 @@ def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
     assert found["PANMGrad: worst federation"] == "Fashion-MNIST, disjoint labels"
     shares = [found[f"PANMGrad, worst federation: precision in {when}"] for when in ("round 20", "the end")]
     assert shares == ["96", "70"]
+
+
+def test_other_shares_of_the_last_updates_are_compared_with_the_oracle_where_all_are_run() -> None:
+    places = [{"base": base, "kind": kind, "clusters": clusters} for base, kind, clusters in BEHIND]
+    oracles = [of_peers("oracle", 0.9, 1.0, "federations", **place) for place in places]
+    accuracies = (0.89, 0.9, 0.88, 0.91)
+    runs = [
+        of_peers("PANMGrad", a, 1.0, "federations", alpha=0.25, **place)
+        for a, place in zip(accuracies, places, strict=True)
+    ]
+    runs[1]["neighbour_recall"] = [0.8] * 100 + [0.6]
+    found = peers([*oracles, *runs])
+    assert (found["alpha 0.25: most behind the oracle"], found["alpha 0.25: recalls"]) == ("2.0", "60 to 80")
+    assert found["alpha 0: most behind the oracle"] == NOT_RUN
+    assert peers([*oracles[1:], *runs])["alpha 0.25: most behind the oracle"] == NOT_RUN
 
 
 def test_advice_counts_the_right_estimates_and_leaves_out_where_nothing_is_gained() -> None:
