@@ -17,8 +17,20 @@ from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
 from papers.flexcfl.recipes import MNIST
 from papers.panm import page as panm_page
-from papers.panm.numbers import behind_the_oracle, by_alpha, in_federation, percent_of, runs_of
-from papers.panm.recipes import ABSENT, ALPHAS, FEDERATIONS, PANMS, PEERS, ROUNDS, Question
+from papers.panm.numbers import behind_the_oracle, by_alpha, percent_of, runs_of
+from papers.panm.recipes import (
+    ABSENT,
+    ALPHAS,
+    BY_ALPHA,
+    FEDERATIONS,
+    LATE,
+    PANMS,
+    PEERS,
+    QUARTER,
+    ROUNDS,
+    Question,
+    in_federation,
+)
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
 from papers.planted_clusters.recipes import Question as PlantedQuestion
@@ -146,7 +158,7 @@ def peers(results: Results) -> Numbers:
                 numbers[f"{method}, {name}: {figure}"] = _text(percent_of(runs, f"neighbour_{figure}"), ".0f")
             numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - percent_of(runs, "neighbour_precision"), ".0f")
             numbers[f"{method}, {name}: not found"] = _text(100 - percent_of(runs, "neighbour_recall"), ".0f")
-    numbers |= _other_federations(results)
+    numbers |= _other_federations(results) | _by_alpha(results)
     of_eight = of("clusters", "PANMGrad", clusters=8)
     for round in (22, 50):
         numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = _text(
@@ -156,27 +168,45 @@ def peers(results: Results) -> Numbers:
 
 
 def _other_federations(results: Results) -> Numbers:
-    """How far PANM is behind the oracle on the other federations, what becomes of PANMGrad's neighbours where that is
-    farthest behind, and what another alpha changes."""
-    gaps: list[tuple[str, dict[str, float], list[dict[str, Any]]]] = []
-    for place in FEDERATIONS:
-        behind = {method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS}
-        if not any(map(isnan, behind.values())):
-            name = f"{panm_page.BASES[place[0]]}, {panm_page.KINDS[place[1]]}"
-            gaps.append((name, behind, runs_of(results, in_federation(place, "PANMGrad"))))
-    worst, _, of_worst = max(gaps, key=lambda gap: gap[1]["PANMGrad"], default=(NOT_RUN, {}, []))
-    numbers = {"PANMGrad: worst federation": worst}
-    for method in PANMS:
-        most = _extreme(max, [behind[method] for _, behind, _ in gaps])
-        numbers[f"{method}: most behind the oracle"] = _text(most, ".1f")
+    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's neighbours where that
+    is farthest behind of those of ``BY_ALPHA``."""
+    behind = {
+        place: {method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS}
+        for place in FEDERATIONS
+    }
+    run = {place: gaps for place, gaps in behind.items() if not any(map(isnan, gaps.values()))}
+    numbers: Numbers = {}
+    for name, places in (("other", BY_ALPHA), ("CIFAR-10", set(FEDERATIONS) - set(BY_ALPHA))):
+        for method in PANMS:
+            gaps = [gap[method] for place, gap in run.items() if place in places]
+            numbers[f"{method}, {name} federations: behind the oracle"] = _span(gaps, ".1f")
+    worst = max((place for place in run if place in BY_ALPHA), key=lambda place: run[place]["PANMGrad"], default=None)
+    numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
+    of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
     for name, round in (("round 20", 20), ("the end", -1)):
         for figure in ("precision", "recall"):
             share = percent_of(of_worst, f"neighbour_{figure}", round)
             numbers[f"PANMGrad, worst federation: {figure} in {name}"] = _text(share, ".0f")
-    for alpha in ALPHAS:
-        behind, _, recall = by_alpha(results, alpha)
-        numbers[f"alpha {alpha:g}: most behind the oracle"] = _text(_extreme(max, behind), ".1f")
-        numbers[f"alpha {alpha:g}: recalls"] = _span(recall, ".0f")
+    return numbers
+
+
+def _by_alpha(results: Results) -> Numbers:
+    """PANMGrad with other weights of a round's own updates."""
+    numbers: Numbers = {}
+    for alpha in (*ALPHAS, Question.alpha):
+        end = by_alpha(results, alpha)
+        numbers[f"alpha {alpha:g}: behind the oracle"] = _span(end.behind, ".1f")
+        for name, shares in (("precisions", end.precision), ("recalls", end.recall)):
+            numbers[f"alpha {alpha:g}: {name}"] = _span(shares, ".1f")
+        for round in (5, 20):
+            numbers[f"alpha {alpha:g}: precisions in round {round}"] = _span(
+                by_alpha(results, alpha, round).precision, ".0f"
+            )
+    options = [{"panel": "clusters", "clusters": k} for k in (8, 16)] + [{"panel": "absent", "absent": LATE}]
+    for name, option in zip(("8 clusters", "16 clusters", "late peers"), options, strict=True):
+        runs = runs_of(results, Question(method="PANMGrad", alpha=QUARTER, **option))
+        for figure in ("precision", "recall"):
+            numbers[f"alpha {QUARTER:g}, {name}: {figure}"] = _text(percent_of(runs, f"neighbour_{figure}"), ".0f")
     return numbers
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
-from papers.panm.recipes import BEHIND, PANMS, Place, Question
+from papers.panm.recipes import BY_ALPHA, Question, in_federation
 from papers.reproduction_marks import Results
 
 Run = dict[str, Any]
@@ -25,27 +25,44 @@ def percent_of(runs: Sequence[Run], figure: str, round: int = -1) -> float:
     return 100 * mean(run[figure][round] for run in runs) if runs else nan
 
 
-def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Question:
-    """The question of a method on another federation."""
-    base, kind, clusters = place
-    return Question("federations", method, base, kind, clusters=clusters, alpha=alpha)
-
-
 def behind_the_oracle(results: Results, question: Question) -> float:
-    """Points of accuracy in the last round that the oracle has more; NaN where either was not run.
+    """Points of accuracy in the last round that the oracle has more, in the mean over the seeds of both; NaN for none.
 
     Args:
         results: stored runs.
         question: a method of peers, on the federation in question.
     """
-    oracle = replace(question, method="oracle", alpha=Question.alpha)
-    return percent_of(runs_of(results, oracle), "accuracy") - percent_of(runs_of(results, question), "accuracy")
+    oracle = replace(question, method="oracle", panel=_panel_of_oracle(question), alpha=Question.alpha)
+    theirs, ours = ({run["seed"]: run["accuracy"][-1] for run in runs_of(results, q)} for q in (oracle, question))
+    gaps = [100 * (theirs[seed] - ours[seed]) for seed in sorted(theirs.keys() & ours.keys())]
+    return mean(gaps) if gaps else nan
 
 
-def by_alpha(results: Results, alpha: float) -> tuple[list[float], list[float], list[float]]:
-    """Of PANMGrad on each federation of ``BEHIND``: points behind the oracle, precision and recall in the end."""
-    questions = [in_federation(place, PANMS[0], alpha) for place in BEHIND]
-    gaps = [behind_the_oracle(results, question) for question in questions]
+def _panel_of_oracle(question: Question) -> str:
+    return "compared" if question.panel == "alpha" else question.panel
+
+
+class ByAlpha(NamedTuple):
+    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN where nothing was run."""
+
+    behind: list[float]  # points of accuracy behind the oracle, in the last round
+    precision: list[float]  # percent, after the round
+    recall: list[float]
+    seeds: int  # the fewest that a federation has
+
+
+def by_alpha(results: Results, alpha: float, round: int = -1) -> ByAlpha:
+    """PANMGrad with one alpha.
+
+    Args:
+        results: stored runs.
+        alpha: the weight of the round's own update.
+        round: after which precision and recall are taken; the last by default.
+    """
+    questions = [in_federation(place, "PANMGrad", alpha) for place in BY_ALPHA]
+    behind = [behind_the_oracle(results, question) for question in questions]
     stored = [runs_of(results, question) for question in questions]
-    precision, recall = ([percent_of(runs, f"neighbour_{name}") for runs in stored] for name in ("precision", "recall"))
-    return gaps, precision, recall
+    precision, recall = (
+        [percent_of(runs, f"neighbour_{name}", round) for runs in stored] for name in ("precision", "recall")
+    )
+    return ByAlpha(behind, precision, recall, min(map(len, stored)))

@@ -7,8 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from papers.panm.numbers import in_federation, runs_of
-from papers.panm.recipes import ABSENT, ALPHAS, BEHIND, COMPARED, FEDERATIONS, HARDER, PANMS, PEERS, ROUNDS, Question
+from papers.panm.numbers import runs_of
+from papers.panm.recipes import (
+    ABSENT,
+    ALPHAS,
+    BY_ALPHA,
+    COMPARED,
+    FEDERATIONS,
+    HARDER,
+    OTHER_ALPHAS,
+    PANMS,
+    PEERS,
+    ROUNDS,
+    Place,
+    Question,
+    column_of,
+    in_federation,
+)
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.tables_markdown import Results, markdown, percent
 
@@ -16,7 +31,7 @@ CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
 AXES = {
     "images": ("Fewer images", "training images per peer"),
     "clusters": ("More clusters", "true clusters among 100 peers"),
-    "alpha": ("Another alpha", "alpha: weight of the last updates"),
+    "alpha": ("Another alpha", "alpha: weight of a round's own updates"),
 }
 KINDS = {"rotation": "rotated images", "label_swap": "swapped labels", "disjoint_labels": "disjoint labels"}
 BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
@@ -42,8 +57,8 @@ def others(results: Results) -> str:
     """Other federations."""
     about = (
         "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five training batches and the "
-        "test batch. The second table is PANMGrad with other shares of the last updates in the similarity, on those of "
-        "MNIST and Fashion-MNIST where it is more than a point behind the oracle."
+        "test batch. The second table is PANMGrad by alpha, the weight of the cosine of the updates of a round; 1 - "
+        "alpha is that of the cosine of all change since the initial model."
     )
     return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
@@ -84,21 +99,24 @@ def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
 def federations(results: Results) -> str:
     """Other data and other planted clusters: accuracy, and the precision and recall of PANM at the end."""
     columns, lines = (*PANMS, "oracle", "gossip", "local"), []
-    for base, kind, clusters in FEDERATIONS:
-        cells = []
-        for method in columns:
-            cells.append(_federation(results, in_federation((base, kind, clusters), method)))
-        lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
+    for place in FEDERATIONS:
+        lines.append([name_of(place), *(_federation(results, in_federation(place, method)) for method in columns)])
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
 
 
+def name_of(place: Place) -> str:
+    """A federation in words."""
+    base, kind, clusters = place
+    return f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters"
+
+
 def other_alphas(results: Results) -> str:
-    """PANMGrad by the share of the last updates: accuracy, precision and recall at the end."""
+    """PANMGrad by the weight of a round's own updates: accuracy, precision and recall at the end."""
     alphas, lines = sorted((*ALPHAS, Question.alpha)), []
-    for base, kind, clusters in BEHIND:
-        cells = [_federation(results, in_federation((base, kind, clusters), "PANMGrad", alpha)) for alpha in alphas]
-        lines.append([f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters", *cells])
+    for place in BY_ALPHA:
+        cells = [_federation(results, in_federation(place, "PANMGrad", alpha)) for alpha in alphas]
+        lines.append([name_of(place), *cells])
     return markdown(["", *(f"alpha {alpha:g}<br>precision / recall" for alpha in alphas)], lines)
 
 
@@ -112,11 +130,11 @@ def _federation(results: Results, question: Question) -> str:
 def missing_peers(results: Results) -> str:
     """Peers that drop out, never reply, come late or leave."""
     lines = []
-    for who in filter(None, ABSENT):
-        for method in PANMS:
-            runs = runs_of(results, Question("absent", method, absent=who))
-            label, accuracy = who.replace("answer", "reply"), percent([r["accuracy"][-1] for r in runs])
-            lines.append([label, method, accuracy, *_neighbours(runs, False)[1:], str(len(runs))])
+    questions = [Question("absent", method, absent=who) for who in filter(None, ABSENT) for method in PANMS]
+    for question in (*questions, *(q for q in OTHER_ALPHAS if q.panel == "absent")):
+        runs = runs_of(results, question)
+        label, accuracy = question.absent.replace("answer", "reply"), percent([r["accuracy"][-1] for r in runs])
+        lines.append([label, column_of(question), accuracy, *_neighbours(runs, False)[1:], str(len(runs))])
     return markdown(["peers", "method", "accuracy", "precision, end", "recall, end", "seeds"], lines)
 
 

@@ -38,11 +38,12 @@ class Question:
     absent: str = ""  # which peers are missing, of ABSENT
 
 
+LATE = "20 come in round 30, 10 leave in round 60"
 ABSENT: dict[str, Population] = {
     "": Population(),
     "a fifth drop out in each round": Population(dropout=0.2),
     "a fifth never answer": Population(mute=0.2),
-    "20 come in round 30, 10 leave in round 60": Population(arrivals={30: 20}, departures={60: 10}),
+    LATE: Population(arrivals={30: 20}, departures={60: 10}),
 }
 METHODS: dict[str, Callable[[Question], Method]] = {
     "PANMGrad": lambda q: PANM(alpha=q.alpha, **SETTINGS),
@@ -75,13 +76,23 @@ OTHERS = [
     for method in (*PANMS, "oracle", "gossip", "local")
 ]
 
-# where PANMGrad is more than a point behind the oracle: whether that is the share of the last updates
-BEHIND = tuple(place for place in FEDERATIONS if place[0] != "cifar10" and place[1] != "disjoint_labels")
-ALPHAS = (0.0, 0.25, 1.0)
+FIRST: Place = ("mnist", "rotation", 4)  # the federation on which the methods are compared
+# of these, PANMGrad by its alpha; those of CIFAR-10 take four times as long
+BY_ALPHA: tuple[Place, ...] = (FIRST, *(place for place in FEDERATIONS if place[0] != "cifar10"))
+ALPHAS, QUARTER = (0.0, 0.25, 1.0), 0.25
+
+
+def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Question:
+    """The question of a method on one of the federations of ``BY_ALPHA`` and ``FEDERATIONS``."""
+    base, kind, clusters = place
+    of_first = "compared" if alpha == Question.alpha else "alpha"
+    return Question(of_first if place == FIRST else "federations", method, base, kind, clusters=clusters, alpha=alpha)
+
+
 OTHER_ALPHAS = [
-    Question("federations", "PANMGrad", base, kind, clusters=clusters, alpha=alpha)
-    for base, kind, clusters in BEHIND
-    for alpha in ALPHAS
+    *(in_federation(place, "PANMGrad", alpha) for place in BY_ALPHA if place != FIRST for alpha in ALPHAS),
+    *(Question("clusters", "PANMGrad", clusters=k, alpha=QUARTER) for k in (8, 16)),
+    Question("absent", "PANMGrad", absent=LATE, alpha=QUARTER),
 ]
 
 
@@ -106,7 +117,7 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, _row(q), _column(q), 55, _fixed(q)) for q, seeds in selected)
+    return tuple(job_of_question(q, seeds, measure, _row(q), column_of(q), 55, _fixed(q)) for q, seeds in selected)
 
 
 def _fixed(question: Question) -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _row(question: Question) -> str:
     return question.absent or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
 
 
-def _column(question: Question) -> str:
+def column_of(question: Question) -> str:
     """The column of a question: its method, with what differs from the row's other columns."""
     other = question in OTHER_ALPHAS
     return f"{question.method}, alpha {question.alpha:g}" if other else question.method

@@ -10,6 +10,7 @@ import pytest
 
 from papers.__main__ import named_jobs
 from papers.catalogue import PAPERS
+from papers.panm import numbers
 from papers.panm import page as panm_page
 from papers.panm import recipes as panm
 from papers.panm.recipes import COMPARED, METHODS, Question
@@ -62,14 +63,30 @@ def test_pictures_of_little(tmp_path: Path) -> None:
     assert len(list((tmp_path / "images").glob("*.svg"))) == 2
 
 
-def test_other_shares_of_the_last_updates_have_columns_of_their_own() -> None:
+def test_other_alphas_have_columns_of_their_own() -> None:
     question = panm.OTHER_ALPHAS[0]
-    assert question.alpha == 0 and (question.base, question.kind, question.clusters) == panm.BEHIND[0]
+    assert (question.alpha, question.base, question.kind, question.clusters) == (0, "mnist", "label_swap", 2)
     names = [job.name for job in panm.jobs("federations")]
     assert len(names) == len(set(names)) and "mnist, label swap, 2 clusters, PANMGrad, alpha 0" in names
-    curves = {"accuracy": [0.8] * 101, "neighbour_precision": [1.0] * 101, "neighbour_recall": [0.5] * 101}
+    curves = {"accuracy": [0.9] * 100 + [0.8], "neighbour_precision": [0.5] * 100 + [1.0]}
     results = [run_of(question), run_of(replace(question, alpha=0.5), **curves)]
-    first = panm_page.other_alphas(results).splitlines()[2].split(" | ")
+    first = panm_page.other_alphas(results).splitlines()[3].split(" | ")
     assert "**90.0**<br>1.000 / 0.800" in first[1] and first[2] == "not run" and "**80.0**" in first[3]
     (other,) = [line for line in panm_page.federations(results).splitlines() if "swapped labels, 2" in line]
     assert "**80.0**" in other and "90.0" not in other  # the first table has alpha 0.5 alone
+
+
+def test_the_first_federation_is_in_the_table_by_alpha_from_its_own_panels() -> None:
+    usual, quarter = (panm.in_federation(panm.FIRST, "PANMGrad", alpha) for alpha in (0.5, 0.25))
+    assert usual in COMPARED and quarter in panm.HARDER and quarter.panel == "alpha"
+    results = [run_of(usual), run_of(Question("compared", "oracle"), 0, accuracy=[0.2] * 100 + [0.95])]
+    results += [run_of(quarter, accuracy=[0.99] * 100 + [0.93]), run_of(quarter, 1, accuracy=[0.5] * 101)]
+    assert "**90.0**" in panm_page.other_alphas(results).splitlines()[2]
+    behind = [numbers.behind_the_oracle(results, question) for question in (usual, quarter)]
+    assert behind == pytest.approx([5.0, 2.0])  # of seed 0, which alone has an oracle
+
+
+def test_late_peers_with_another_alpha_are_a_row_of_their_own() -> None:
+    late = next(q for q in panm.OTHER_ALPHAS if q.panel == "absent")
+    *_, last = panm_page.missing_peers([run_of(late), run_of(replace(late, alpha=0.5), accuracy=[0.3])]).splitlines()
+    assert last.startswith(f"| {panm.LATE} | PANMGrad, alpha 0.25 | **90.0** | 1.000 | 0.800 | 1")
