@@ -76,6 +76,7 @@ def athena(results: Results) -> Numbers:
             f"best gain, {title}": _text(best - best_fedavg, ".0f"),
             f"scaling, {title}": _text(scaled - detectors, ".1f"),
             f"detectors in round 2, {title}": _text(_at(_curve(runs[0]), 2), ".0f"),
+            f"bytes of detectors, {title}": _text(_bytes(runs[0]) / _bytes(runs[2]), ".1f"),
         }
     return numbers
 
@@ -237,7 +238,10 @@ NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
 
 
 def _text(value: float | int, form: str) -> str:
-    return NOT_RUN if isnan(value) else format(value, form)
+    if isnan(value):
+        return NOT_RUN
+    text = format(value, form)
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
 def _span(values: list[float], form: str) -> str:
@@ -260,6 +264,11 @@ def _extreme(which: Callable[..., float], values: Iterable[float]) -> float:
 def _curve(run: Mapping[str, Any] | None) -> list[float]:
     """Accuracy over the rounds."""
     return [100 * value for value in run["curve"] if value is not None] if run else [nan]
+
+
+def _bytes(run: Mapping[str, Any] | None) -> float:
+    """All bytes, both ways, up to the last round."""
+    return sum(run["bytes"][-1]) if run else nan
 
 
 def _clients(run: Mapping[str, Any] | None) -> float:

@@ -161,10 +161,16 @@ def per_cluster(results: Results) -> str:
             continue
         clustered, global_model = (run["curve"][-1] for run in runs if run)
         own = ", ".join(f"{100 * a:.1f}" for a in runs[0]["clusters"] if a is not None)  # type: ignore[index]
-        own += f" ({len(runs[0]['sizes'])} found)"  # type: ignore[index]
+        own += f" ({_found(runs[0]['sizes'])})"  # type: ignore[index]
         cells = [f"**{100 * clustered:.1f}**", f"**{100 * global_model:.1f}**", f"{own}<br>*{by_cluster}*"]
         lines.append([split, *cells, f"**{100 * (clustered - global_model):+.1f}**<br>*{gain}*"])
     return markdown(["clients", "clustered", "one model", "by cluster", "gain"], lines)
+
+
+def _found(sizes: Sequence[int]) -> str:
+    """Clusters in words; DBSCAN's have two clients and more, and a client of none is trained alone."""
+    clusters, noise = sum(size > 1 for size in sizes), sum(size == 1 for size in sizes)
+    return f"{clusters or 'none'} found" + (f", {noise} noise" if noise else "")
 
 
 def combined_detectors(results: Results) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +17,7 @@ from papers.fedsim.recipes import SYNTHETIC, UNMATCHED
 from papers.flexcfl.recipes import MNIST
 from papers.flexcfl.recipes import SYNTHETIC as SYNTHETIC_1
 from papers.notes import PLACE, fill
-from papers.panm.numbers import in_federation
-from papers.panm.recipes import BEHIND
+from papers.panm.recipes import BY_ALPHA, in_federation
 from papers.recipe import Setting
 from papers.results_page import page
 
@@ -97,26 +97,40 @@ def synthetic() -> Lines:
     return [line(f"FeSEM{how}", row=SYNTHETIC_1.row, best=(77 + points) / 100) for how, points in above.items()]
 
 
-def of_peers(method: str, accuracy: float, recall: float, alpha: float = 0.5, seeds: int = 3) -> Lines:
-    """Runs on each federation where PANM by updates is behind, the precision halfway between the recall and 1."""
+def of_peers(method: str, ends: Sequence[float], recall: float, alpha: float = 0.5, seeds: int = 3) -> Lines:
+    """Runs on each federation, the best round before the last; the precision is halfway between the recall and 1.
+
+    Args:
+        ends: accuracy in the last round, of each federation; one point more and less in other seeds.
+    """
     shares = {"neighbour_precision": [0.0, (1 + recall) / 2], "neighbour_recall": [0.0, recall]}
-    figures = {"accuracy": [0.1, accuracy], **shares}
-    questions = [asdict(in_federation(place, method, alpha)) for place in BEHIND]
-    return [{**question, "seed": seed, **figures} for question in questions for seed in range(seeds)]
+    return [
+        {**asdict(in_federation(place, method, alpha)), "seed": seed, "accuracy": [0.97, end + (0, 0.01, -0.01)[seed]]}
+        | shares
+        for place, end in zip(BY_ALPHA, ends, strict=True)
+        for seed, more in enumerate((0, 0.01, -0.01)[:seeds])
+    ]
 
 
-def matching(usual: float = 0.85, less: float = 0.895, seeds: int = 3) -> Lines:
-    """By updates with alpha 0.5 and with 0.25; the oracle has 90%."""
-    runs = [*of_peers("oracle", 0.9, 1.0), *of_peers("PANMGrad", usual, 0.5)]
-    return [*runs, *of_peers("PANMGrad", less, 0.96, 0.25, seeds)]
+def matching(
+    usual: Sequence[float] = (0.9, 0.86, 0.88, 0.9, 0.9, 0.9, 0.9),
+    less: float = 0.895,
+    seeds: int = 3,
+    oracles: int = 7,
+) -> Lines:
+    """By updates with alpha 0.5, 0.25 and 0; the oracle has 90%."""
+    runs = [*of_peers("oracle", [0.9] * 7, 1.0)[: 3 * oracles], *of_peers("PANMGrad", usual, 0.5)]
+    runs += of_peers("PANMGrad", [0.89] * 7, 0.7, 0.0)
+    return [*runs, *of_peers("PANMGrad", [0.91, less, *[0.9] * 5], 0.96, 0.25, seeds)]
 
 
 BORNE_OUT = {
-    "less of the last updates": (
+    "a quarter": (
         "peers",
         matching(),
-        "75.0% of the neighbours are of the same cluster with 0.5, 50.0% of the cluster are found, and accuracy is 5.0 "
-        "points behind an oracle's; with 0.25 it is 98.0%, 96.0% and at most 0.5 points",
+        "With 0.5 accuracy is 2.0 to 4.0 points behind an oracle that knows the clusters on 2 of 7 federations of "
+        "MNIST and Fashion-MNIST, with 0.25 at most 0.5 on any (means of 3 seeds); the least recall is 50.0% and "
+        "96.0%, the least precision 75.0% and 98.0%. Without these updates the least recall is 70.0%.",
     ),
     "the slip": (
         "flexcfl",
@@ -154,10 +168,10 @@ def test_a_finding_has_the_numbers_of_its_runs_and_a_command(paper: str, runs: L
 
 
 REFUTED = {
-    "the usual alpha is as good": ("peers", matching(usual=0.895)),
+    "the usual alpha is as good": ("peers", matching(usual=[0.895] * 7)),
     "half of it loses too": ("peers", matching(less=0.88)),
     "half of it from two seeds": ("peers", matching(seeds=2)),
-    "no oracle was run": ("peers", matching()[3 * len(BEHIND) :]),
+    "an oracle was not run": ("peers", matching(oracles=6)),
     "weights by samples fit better": ("flexcfl", slipping(slip=1.1)),
     "FeSEM was not run": ("flexcfl", slipping()[:3]),
     "IFCA behind": ("flexcfl", leading(ifca=0.94)),

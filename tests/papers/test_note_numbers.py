@@ -13,7 +13,7 @@ from papers.athena.recipes import COMBINED, PER_CLUSTER
 from papers.catalogue import PAPERS
 from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, flexcfl, peers, planted
 from papers.notes import fill
-from papers.panm.recipes import BEHIND, PEERS, ROUNDS
+from papers.panm.recipes import BY_ALPHA, PEERS, ROUNDS, in_federation
 from papers.panm.recipes import Question as PeerQuestion
 from papers.planted_clusters.recipes import RECOVERY, SWAPPED
 
@@ -35,13 +35,14 @@ def test_a_name_in_a_note_is_its_number_and_an_unknown_one_is_refused() -> None:
 
 
 def figure(table: str, row: str, column: str, curve: list[float], **more: Any) -> Run:
-    return {"table": table, "row": row, "column": column, "seed": 0, "curve": curve, "clients": [curve[-1]] * 2, **more}
+    common = {"seed": 0, "clients": [curve[-1]] * 2, "bytes": [[0, 0], [5, 3]]}
+    return {"table": table, "row": row, "column": column, "curve": curve, **common, **more}
 
 
 def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
     row = COMBINED["mnist", "5 classes"].row
     runs = [
-        figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80]),
+        figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80], bytes=[[0, 0], [9, 11]]),
         figure("Fig. 2-4", row, "ATHENA-FL, calibrated", [0.1, 0.3, 0.2, 0.88, 0.925]),
         figure("Fig. 2-4", row, "FedAvg", [0.1, 0.3, 0.2, 0.92, 0.74]),
         figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9], sizes=[7, 1, 2]),
@@ -52,6 +53,7 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
     assert told == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
     assert found["detectors in round 2, mnist, 5 classes"] == "20"
     assert found["gain by clusters, 2 classes"] == "60" and found["gain by clusters, 5 classes"] == NOT_RUN
+    assert found["bytes of detectors, mnist, 5 classes"] == "2.5"
     assert found["clients alone, 2 classes"] == "1" and found["clients alone, IID"] == NOT_RUN
 
 
@@ -102,26 +104,40 @@ def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
     far = three(0.85, 0.90, 0.7, base="fashion_mnist", kind="disjoint_labels", clusters=5)
     without = three(0.10, 0.20, 0.1, base="cifar10")[:2]
     far[0]["neighbour_precision"][20] = 0.96
-    found = peers([*near, *far, *without])
-    assert found["PANMGrad: most behind the oracle"] == "5.0" and found["PANMLoss: most behind the oracle"] == "1.0"
-    assert found["PANMGrad: worst federation"] == "Fashion-MNIST, disjoint labels"
+    worse = three(0.80, 0.83, 0.1, base="cifar10", kind="label_swap", clusters=4)
+    found = peers([*near, *far, *without, *worse])
+    behind = {
+        name: found[f"{name} federations: behind the oracle"] for name in ("PANMGrad, other", "PANMLoss, CIFAR-10")
+    }
+    assert behind == {"PANMGrad, other": "2.0 to 5.0", "PANMLoss, CIFAR-10": "7.0"}
+    assert found["PANMGrad: worst federation"] == "Fashion-MNIST, disjoint labels, 5 clusters"
     shares = [found[f"PANMGrad, worst federation: precision in {when}"] for when in ("round 20", "the end")]
     assert shares == ["96", "70"]
 
 
-def test_other_shares_of_the_last_updates_are_compared_with_the_oracle_where_all_are_run() -> None:
-    places = [{"base": base, "kind": kind, "clusters": clusters} for base, kind, clusters in BEHIND]
-    oracles = [of_peers("oracle", 0.9, 1.0, "federations", **place) for place in places]
-    accuracies = (0.89, 0.9, 0.88, 0.91)
+def test_panm_by_alpha_is_compared_with_the_oracle_where_all_are_run() -> None:
+    questions = [in_federation(place, "PANMGrad", 0.25) for place in BY_ALPHA]
+    ends = (0.89, 0.9, 0.88, 0.91, 0.9, 0.9, 0.9)  # of the last round; before that all are level with the oracle
     runs = [
-        of_peers("PANMGrad", a, 1.0, "federations", alpha=0.25, **place)
-        for a, place in zip(accuracies, places, strict=True)
+        of_peers(**asdict(question), accuracy=a, precision=1.0) for question, a in zip(questions, ends, strict=True)
     ]
-    runs[1]["neighbour_recall"] = [0.8] * 100 + [0.6]
+    for run in runs:
+        run["accuracy"][:-1] = [0.9] * 100
+    oracles = [of_peers(**asdict(in_federation(place, "oracle")), accuracy=0.9, precision=1.0) for place in BY_ALPHA]
+    runs[1]["neighbour_recall"] = [0.8] * 100 + [0.606]
+    runs[2]["neighbour_precision"][5] = 0.3
     found = peers([*oracles, *runs])
-    assert (found["alpha 0.25: most behind the oracle"], found["alpha 0.25: recalls"]) == ("2.0", "60 to 80")
-    assert found["alpha 0: most behind the oracle"] == NOT_RUN
-    assert peers([*oracles[1:], *runs])["alpha 0.25: most behind the oracle"] == NOT_RUN
+    assert (found["alpha 0.25: behind the oracle"], found["alpha 0.25: recalls"]) == ("-1.0 to 2.0", "60.6 to 80.0")
+    assert found["alpha 0.25: precisions"] == "100.0" and found["alpha 0.25: precisions in round 5"] == "10 to 30"
+    assert found["alpha 0: behind the oracle"] == NOT_RUN
+    assert peers([*oracles[:-1], *runs])["alpha 0.25: behind the oracle"] == NOT_RUN
+    level = of_peers(**asdict(in_federation(BY_ALPHA[1], "PANMGrad")), accuracy=0.9001, precision=1.0)
+    assert peers([*oracles, level])["PANMGrad, other federations: behind the oracle"] == NOT_RUN  # by loss nothing is
+    by_loss = of_peers(**asdict(in_federation(BY_ALPHA[1], "PANMLoss")), accuracy=0.9001, precision=1.0)
+    found = peers([*oracles, level, by_loss])
+    assert found["PANMGrad, other federations: behind the oracle"] == "0.0"  # and not -0.0
+    eight = of_peers("PANMGrad", 0.8, 0.97, "clusters", clusters=8, alpha=0.25)
+    assert peers([eight])["alpha 0.25, 8 clusters: precision"] == "97"
 
 
 def test_advice_counts_the_right_estimates_and_leaves_out_where_nothing_is_gained() -> None:
