@@ -117,7 +117,14 @@ def questions() -> list[tuple[Question, tuple[int, ...]]]:
 def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
-    return tuple(job_of_question(q, seeds, measure, _row(q), column_of(q), 55, _fixed(q)) for q, seeds in selected)
+    return tuple(
+        job_of_question(q, seeds, measure, _row(q), column_of(q), _seconds(q), _fixed(q)) for q, seeds in selected
+    )
+
+
+def _seconds(question: Question) -> int:
+    """About what a run takes; an image of CIFAR-10 has four times the numbers."""
+    return 220 if question.base == "cifar10" else 55
 
 
 def _fixed(question: Question) -> dict[str, Any]:
