@@ -177,10 +177,13 @@ def _other_federations(results: Results) -> Numbers:
     }
     run = {place: gaps for place, gaps in behind.items() if not any(map(isnan, gaps.values()))}
     numbers: Numbers = {}
-    for name, places in (("other", BY_ALPHA), ("CIFAR-10", set(FEDERATIONS) - set(BY_ALPHA))):
-        for method in PANMS:
-            gaps = [gap[method] for place, gap in run.items() if place in places]
-            numbers[f"{method}, {name} federations: behind the oracle"] = _span(gaps, ".1f")
+    for method in PANMS:
+        gaps = [gap[method] for place, gap in run.items() if place in BY_ALPHA]
+        numbers[f"{method}, other federations: behind the oracle"] = _span(gaps, ".1f")
+        for place, gap in behind.items():
+            precision = percent_of(runs_of(results, in_federation(place, method)), "neighbour_precision")
+            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = _text(gap[method], ".1f")
+            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = _text(precision, ".0f")
     worst = max((place for place in run if place in BY_ALPHA), key=lambda place: run[place]["PANMGrad"], default=None)
     numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
     of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
