@@ -17,6 +17,7 @@ from papers.fedsim.recipes import SYNTHETIC, UNMATCHED
 from papers.flexcfl import weightings
 from papers.flexcfl.recipes import MNIST
 from papers.flexcfl.recipes import SYNTHETIC as LARGE
+from papers.note_numbers import span
 from papers.panm.numbers import by_alpha
 from papers.panm.recipes import BY_ALPHA, QUARTER, Question
 from papers.recipe import Setting
@@ -189,19 +190,13 @@ def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
     return (
         f"**PANM by updates is level with an oracle with an alpha of {QUARTER:g}, and not with the {Question.alpha:g} "
         f"that re-implementations have**. Alpha is the weight of a round's own updates in the similarity of two peers. "
-        f"With {Question.alpha:g} accuracy is {_ends(worse)} points behind an oracle that knows the clusters on "
+        f"With {Question.alpha:g} accuracy is {span(worse, '.1f')} points behind an oracle that knows the clusters on "
         f"{len(worse)} of {len(BY_ALPHA)} federations of MNIST and Fashion-MNIST, with {QUARTER:g} at most "
         f"{max(less.behind):.1f} on any (means of {less.seeds} seeds); the least recall is {min(usual.recall):.1f}% "
         f"and {min(less.recall):.1f}%, the least precision {min(usual.precision):.1f}% and {min(less.precision):.1f}%. "
         f"Without these updates the least recall is {min(none.recall):.1f}%. With `panm-compared` and `panm-breaks`: "
         "`fedkin reproduce panm-federations`"
     )
-
-
-def _ends(values: Sequence[float]) -> str:
-    """The lowest and the highest; one number where they are written alike."""
-    low, high = (format(which(values), ".1f") for which in (min, max))
-    return low if low == high else f"{low} to {high}"
 
 
 def best_rounds_flatter(results: Stores) -> str:

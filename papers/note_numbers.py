@@ -52,7 +52,7 @@ def athena(results: Results) -> Numbers:
         lows = [nan if low is None else low for low, _ in ranges]
         highs = [high for _, high in ranges if high is not None]
         numbers[f"IID eps from, {epochs} epochs"] = _text(lows[0], ".4f")
-        numbers[f"eps, {epochs} epochs"] = _span([_extreme(max, lows), _extreme(min, highs)], ".4f")
+        numbers[f"eps, {epochs} epochs"] = span([_extreme(max, lows), _extreme(min, highs)], ".4f")
     iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
     numbers["IID noise, 10 epochs"] = _text(iid["dbscan"].count(-1) if iid else nan, "d")
     for split, setting in PER_CLUSTER.items():
@@ -112,7 +112,7 @@ def planted(results: Results) -> Numbers:
             for q in SWAPPED
             if q.method == method and planted_page.runs_of(results, q)
         ]
-        numbers[f"{method}: recall"] = _span(recalls, ".0f")
+        numbers[f"{method}: recall"] = span(recalls, ".0f")
     return numbers
 
 
@@ -121,7 +121,7 @@ def flexcfl(results: Results) -> Numbers:
     slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
     rounds = 1 + (AGAIN - 1) // (MNIST.rounds // CURVE)  # of a curve that keeps every third, from the first on
     best = [max((100 * value for value in curve[:rounds] if value is not None), default=nan) for curve in slip]
-    return {"slip, 97 rounds": _span(best, ".1f")}
+    return {"slip, 97 rounds": span(best, ".1f")}
 
 
 def peers(results: Results) -> Numbers:
@@ -145,7 +145,7 @@ def peers(results: Results) -> Numbers:
     for method, runs in compared.items():
         megabytes = [run["bytes"] / ROUNDS / PEERS / 1e6 for run in runs]
         numbers[f"{method}: megabytes"] = _text(mean(megabytes) if megabytes else nan, ".1f")
-        numbers[f"{method}: accuracies"] = _span([100 * run["accuracy"][-1] for run in runs], ".1f")
+        numbers[f"{method}: accuracies"] = span([100 * run["accuracy"][-1] for run in runs], ".1f")
         if method in PANMS:
             numbers[f"{method}: recall"] = _text(percent_of(runs, "neighbour_recall"), ".0f")
     harder = [(f"{n} images", {"panel": "images", "images": n}) for n in (5, 10)]
@@ -179,7 +179,7 @@ def _other_federations(results: Results) -> Numbers:
     numbers: Numbers = {}
     for method in PANMS:
         gaps = [gap[method] for place, gap in run.items() if place in BY_ALPHA]
-        numbers[f"{method}, other federations: behind the oracle"] = _span(gaps, ".1f")
+        numbers[f"{method}, other federations: behind the oracle"] = span(gaps, ".1f")
         for place, gap in behind.items():
             precision = percent_of(runs_of(results, in_federation(place, method)), "neighbour_precision")
             numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = _text(gap[method], ".1f")
@@ -199,11 +199,11 @@ def _by_alpha(results: Results) -> Numbers:
     numbers: Numbers = {}
     for alpha in (*ALPHAS, Question.alpha):
         end = by_alpha(results, alpha)
-        numbers[f"alpha {alpha:g}: behind the oracle"] = _span(end.behind, ".1f")
+        numbers[f"alpha {alpha:g}: behind the oracle"] = span(end.behind, ".1f")
         for name, shares in (("precisions", end.precision), ("recalls", end.recall)):
-            numbers[f"alpha {alpha:g}: {name}"] = _span(shares, ".1f")
+            numbers[f"alpha {alpha:g}: {name}"] = span(shares, ".1f")
         for round in (5, 20):
-            numbers[f"alpha {alpha:g}: precisions in round {round}"] = _span(
+            numbers[f"alpha {alpha:g}: precisions in round {round}"] = span(
                 by_alpha(results, alpha, round).precision, ".0f"
             )
     options = [{"panel": "clusters", "clusters": k} for k in (8, 16)] + [{"panel": "absent", "absent": LATE}]
@@ -227,7 +227,7 @@ def advise(results: Results) -> Numbers:
         "eigengap right": _count(advise_page.correct(known, "eigengap"), len(known)),
         "planted cases": str(len(planted_cases)),
         "images": f"{images[0]} to {images[-1]}",
-        "gains": _span(gains, ".0f"),
+        "gains": span(gains, ".0f"),
     }
 
 
@@ -247,7 +247,7 @@ def _text(value: float | int, form: str) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
-def _span(values: list[float], form: str) -> str:
+def span(values: list[float], form: str) -> str:
     """The lowest and the highest; one number where they are written alike."""
     ends = [_text(_extreme(which, values), form) for which in (min, max)]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)

@@ -168,7 +168,7 @@ def per_cluster(results: Results) -> str:
 
 
 def _found(sizes: Sequence[int]) -> str:
-    """Clusters in words; DBSCAN's have two clients and more, and a client of none is trained alone."""
+    """How many clusters, in words: DBSCAN's have at least two clients; a client alone is noise."""
     clusters, noise = sum(size > 1 for size in sizes), sum(size == 1 for size in sizes)
     return f"{clusters or 'none'} found" + (f", {noise} noise" if noise else "")
 

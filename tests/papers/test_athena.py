@@ -133,6 +133,18 @@ def test_curves_are_measured_of_models_and_of_detectors() -> None:
     assert detectors["parameters"] == 130_945  # a grey image has 288 weights fewer in the first window
 
 
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [([7, 1, 1, 1], "(1 found, 3 noise)"), ([1] * 10, "(none found, 10 noise)"), ([5, 5], "(2 found)")],
+)
+def test_a_client_alone_is_noise_and_no_cluster(sizes: list[int], words: str) -> None:
+    row = PER_CLUSTER["IID"].row
+    results = [line("Fig. 1", row, "clustered", curve=[0.1, 0.5], clusters=[0.5], sizes=sizes)]
+    results.append(line("Fig. 1", row, "one model", curve=[0.1, 0.6], clusters=[0.6], sizes=[10]))
+    (text,) = [text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| IID ")]
+    assert words in text and "**-10.0**" in text
+
+
 def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> None:
     numbers = athena_numbers.table_1([])
     own = [number for number in numbers if number.column == athena_numbers.ARITHMETIC]
