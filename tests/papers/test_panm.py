@@ -69,7 +69,7 @@ def test_other_alphas_have_columns_of_their_own() -> None:
     names = [job.name for job in panm.jobs("federations")]
     assert len(names) == len(set(names)) and "mnist, label swap, 2 clusters, PANMGrad, alpha 0" in names
     curves = {"accuracy": [0.9] * 100 + [0.8], "neighbour_precision": [0.5] * 100 + [1.0]}
-    results = [run_of(question), run_of(replace(question, alpha=0.5), **curves)]
+    results = [run_of(question), run_of(replace(question, alpha=0.5), 0, **curves)]
     first = panm_page.other_alphas(results).splitlines()[3].split(" | ")
     assert "**90.0**<br>1.000 / 0.800" in first[1] and first[2] == "not run" and "**80.0**" in first[3]
     (other,) = [line for line in panm_page.federations(results).splitlines() if "swapped labels, 2" in line]
