@@ -91,11 +91,11 @@ def planted(results: Results) -> Numbers:
     def count(kind: str, questions: Iterable[PlantedQuestion]) -> Numbers:
         asked = [q for q in questions if planted_page.runs_of(results, q)]
         runs = sum(len(planted_page.runs_of(results, q)) for q in asked)
-        found = sum(len(perfect(q)) for q in asked)
+        perfect_runs = sum(len(perfect(q)) for q in asked)
         return {
             f"{kind}: runs": _count(runs),
-            f"{kind}: found": _count(found, runs),
-            f"{kind}: not found": _count(runs - found, runs),
+            f"{kind}: found": _count(perfect_runs, runs),
+            f"{kind}: not found": _count(runs - perfect_runs, runs),
         }
 
     numbers: Numbers = {}

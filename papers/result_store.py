@@ -159,8 +159,8 @@ def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:
     shapes = {tuple(job.key) for job in jobs}
     candidates = [[by_key.get(_key(line, names)) for names in shapes] for line in lines]
     return [
-        next((job for job in found if job is not None and job.matches(line)), None)
-        for line, found in zip(lines, candidates, strict=True)
+        next((job for job in of_line if job is not None and job.matches(line)), None)
+        for line, of_line in zip(lines, candidates, strict=True)
     ]
 
 

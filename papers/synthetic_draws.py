@@ -76,9 +76,9 @@ def unmatched(paper: str, name: str) -> tuple[int, ...]:
     return tuple(draw["seed"] for draw in _stored(paper, name)["unmatched"])
 
 
-def fits(found: Measures, target: Measures) -> bool:
+def fits(measures: Measures, target: Measures) -> bool:
     """Whether all measures found are within their margins of the target."""
-    return all(abs(value - target[name]) <= margin(name, target[name]) for name, value in found.items())
+    return all(abs(value - target[name]) <= margin(name, target[name]) for name, value in measures.items())
 
 
 def margin(name: str, target: float) -> float:
@@ -148,13 +148,13 @@ def search(row: Row) -> dict[str, Any]:
     target = published(row)
     sizes_fit, chosen, others = [], [], []
     for seed in itertools.count():
-        found = measures_of_sizes(row, seed)
-        fitting = fits(found, target)
+        measures = measures_of_sizes(row, seed)
+        fitting = fits(measures, target)
         if fitting:
             sizes_fit.append(seed)
         if fitting or len(others) < DRAWS:
             labels = measures_of_labels(row, seed)
-            draw = {"seed": seed, **found, **labels}
+            draw = {"seed": seed, **measures, **labels}
             (chosen if fitting and fits(labels, target) else others).append(draw)
         if min(len(chosen), len(others)) >= DRAWS:
             break
@@ -214,9 +214,9 @@ def main() -> None:
     lines = []
     for row in ROWS:
         with threadpool_limits(1):  # a client's draws are too small to share out
-            found = search(row)
-        print(*row.papers, row.name, [draw["seed"] for draw in found["matched"]], flush=True)
-        lines.append(json.dumps(found))
+            draws = search(row)
+        print(*row.papers, row.name, [draw["seed"] for draw in draws["matched"]], flush=True)
+        lines.append(json.dumps(draws))
     STORE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 

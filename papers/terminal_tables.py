@@ -146,5 +146,5 @@ def numbers_as_json(request: TableRequest, numbers: Sequence[ComparedNumber], ru
     """
     texts = {name: getattr(request.table, name) for name in ("name", "title", "statistic", "rule")}
     left_out = request.stored().left_out()
-    found = [asdict(number) for number in numbers]
-    return {**texts, "store": str(request.store), "ran": runs, "left_out": left_out, "numbers": found}
+    rows = [asdict(number) for number in numbers]
+    return {**texts, "store": str(request.store), "ran": runs, "left_out": left_out, "numbers": rows}

@@ -33,10 +33,10 @@ def main() -> None:
                     against=[fk.FedAvg()],
                 )
                 ari = [f"{value:.2f}" for value in run.history["ari"][1:11:2]]
-                one, found = (r.summary()["final_accuracy"] for r in (run.against["fedavg"], run))
+                one, clustered_accuracy = (r.summary()["final_accuracy"] for r in (run.against["fedavg"], run))
                 print(
                     f"{name} rotations, {clients} clients, seed {seed}: ARI {' '.join(ari)} (bar 1.00); accuracy "
-                    f"{found:.1%} (bar {bar} % with 128 clients), one model {one:.1%}",
+                    f"{clustered_accuracy:.1%} (bar {bar} % with 128 clients), one model {one:.1%}",
                     flush=True,
                 )
         unknown = fk.CFLGP(clusters=None, warm_up=2)

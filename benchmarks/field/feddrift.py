@@ -58,11 +58,11 @@ def main() -> None:
     }
     means = {}
     for name, method in methods.items():
-        found = [prequential(method, fk.data.sine(seed=seed), seed) for seed in range(5)]
-        each = [100 * accuracy for accuracy, _ in found]
+        results = [prequential(method, fk.data.sine(seed=seed), seed) for seed in range(5)]
+        each = [100 * accuracy for accuracy, _ in results]
         means[name] = np.mean(each)
         print(f"{name:18} {means[name]:.2f}: {' '.join(f'{a:.1f}' for a in each)}; models by step", flush=True)
-        for _, models in found:
+        for _, models in results:
             print(" " * 20, *models, flush=True)
     print(f"FedDrift - oracle {means['FedDrift'] - means['oracle']:+.2f} (bar: within 0.5)")
     print(f"one global model {means['one global model']:.1f} (bar: below 60)")

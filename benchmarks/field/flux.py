@@ -35,7 +35,7 @@ def first_clients(data: FederatedData, count: int) -> FederatedData:
 
 def main() -> None:
     """Clusters found by each rule, and where unlabelled newcomers are placed."""
-    found: dict[str, list[int]] = {name: [] for name in RULES}
+    cluster_counts: dict[str, list[int]] = {name: [] for name in RULES}
     for seed in range(SEEDS):
         everybody = fk.planted("mnist", "rotation", clusters=4, clients=2 * CLIENTS, samples=1000, seed=seed)
         data = first_clients(everybody, CLIENTS)
@@ -50,14 +50,14 @@ def main() -> None:
                 run.place(everybody.x[everybody.train[c]], resamples=1).cluster for c in range(CLIENTS, 2 * CLIENTS)
             ]
             right = np.mean([home[k] == truth[CLIENTS + i] for i, k in enumerate(placed)])
-            found[name].append(run.state.clusters)
+            cluster_counts[name].append(run.state.clusters)
             print(
                 f"seed {seed}, {name}: {run.state.clusters} clusters, ARI "
                 f"{adjusted_rand_score(truth[:CLIENTS], label):.2f}; newcomers without labels right {right:.2f} "
                 f"(bar 0.90); accuracy {run.summary()['final_accuracy']:.1%}",
                 flush=True,
             )
-    for name, counts in found.items():
+    for name, counts in cluster_counts.items():
         print(f"{name}: K = 4 found in {counts.count(4)} of {SEEDS} seeds (bar 4): {counts}")
 
 

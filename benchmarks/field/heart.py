@@ -48,8 +48,8 @@ def federated(data: Any, pooled: Any, seed: int, lr: float, epochs: int | None =
     local = fk.LocalTraining(steps=100, batch_size=4, lr=lr)
     settings: dict[str, Any] = {"rounds": 15, "cohort": 4, "local": local, "seed": seed, "evaluate_every": 0}
     run = fk.simulate(fk.FedAvg(), data, MODEL, **settings, **options)
-    found = run.evaluate(fine_tune_epochs=epochs).clients
-    own = found["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
+    clients = run.evaluate(fine_tune_epochs=epochs).clients
+    own = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
     scores = evaluate(fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int))
     return np.array([scores.correct.sum() / scores.examples.sum(), own @ data.test.sizes / data.test.sizes.sum(), *own])
 

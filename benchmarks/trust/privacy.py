@@ -83,9 +83,9 @@ def row(name: str, noise: float, runs: list[fk.Run]) -> str:
     by_cluster = [one.clients.pivot_table("accuracy", "true_cluster").to_numpy() for one in runs]
     worst = np.concatenate(by_cluster).min()
     epsilon = runs[0].summary()["privacy"]["epsilon"]
-    told = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
+    epsilon_text = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
     each = ", ".join(f"{value:.3f}" for value in accuracy)
-    return f"| {name} | {noise:g} | {told} | {each} | {statistics.mean(accuracy):.3f} | {worst:.3f} |"
+    return f"| {name} | {noise:g} | {epsilon_text} | {each} | {statistics.mean(accuracy):.3f} | {worst:.3f} |"
 
 
 if __name__ == "__main__":

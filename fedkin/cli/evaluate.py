@@ -52,15 +52,15 @@ def evaluate_command(
         beside = (loaded,) if cluster is not None else (loaded, *loaded.against.values())  # clusters are one run's
         runs = {method_title(method_in(one.config)): one for one in beside}
         other = _other(loaded, data, options or [], cluster is not None)
-        found = {name: one.evaluate(split, fine_tune, target, other, cluster) for name, one in runs.items()}
-        first = next(iter(found.values()))
+        scores = {name: one.evaluate(split, fine_tune, target, other, cluster) for name, one in runs.items()}
+        first = next(iter(scores.values()))
         paths = first.save(out or run)
-        summaries = [evaluation.summary for evaluation in found.values()]
+        summaries = [evaluation.summary for evaluation in scores.values()]
         if as_json:
             print(json.dumps(summaries))
             return
-        print_rows(["measure", *found], _rows(summaries), f"{first.split} samples" + (f" of {data}" if data else ""))
-        print_table(_rounded(first.clusters), f"{next(iter(found))}, by cluster")
+        print_rows(["measure", *scores], _rows(summaries), f"{first.split} samples" + (f" of {data}" if data else ""))
+        print_table(_rounded(first.clusters), f"{next(iter(scores))}, by cluster")
         typer.echo(f"clients: {paths[0]}")
 
 

@@ -30,12 +30,12 @@ def predict_command(
         from fedkin.export import load
         from fedkin.export.predict_table import predict_file
 
-        found = predict_file(load(export), data, model, client, cluster)
-        text = found.table.to_csv(index=False)
+        predictions = predict_file(load(export), data, model, client, cluster)
+        text = predictions.table.to_csv(index=False)
         if out is None:
             typer.echo(text, nl=False)
         else:
             write_atomic(out, text)
-            typer.echo(f"predictions: {out} ({len(found.table):,} rows)")
-        if found.accuracy is not None:
-            print(f"accuracy on the labels of {data}: {found.accuracy:.3f}", file=sys.stderr)
+            typer.echo(f"predictions: {out} ({len(predictions.table):,} rows)")
+        if predictions.accuracy is not None:
+            print(f"accuracy on the labels of {data}: {predictions.accuracy:.3f}", file=sys.stderr)

@@ -106,8 +106,8 @@ def best_silhouette(
     cuts = cut_tree(tree(capped[np.triu_indices(count, 1)], linkage), list(range(2, (most or count // 2) + 1)))
     silhouettes = [float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T]
     best = int(np.argmax(silhouettes))
-    found = silhouettes[best] > _SILHOUETTE
-    return _by_first_appearance(cuts[:, best].astype(np.int64)) if found else np.zeros(count, np.int64)
+    has_clusters = silhouettes[best] > _SILHOUETTE
+    return _by_first_appearance(cuts[:, best].astype(np.int64)) if has_clusters else np.zeros(count, np.int64)
 
 
 def _check(distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str) -> None:

@@ -43,13 +43,13 @@ def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
     return Spectrum(np.sqrt(np.clip(values[::-1], 0, None)), vectors[:, ::-1])
 
 
-def count_by_silhouette(found: Spectrum, most: int, seed: int) -> int:
+def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     """The number of clusters, from 2 up, by which K-means has the highest silhouette, the first of equals.
 
     Rows are seen in as many directions as stand before the largest gap between singular values, and in 3 at least.
 
     Args:
-        found: of the rows.
+        decomposition: of the rows.
         most: clusters; one fewer than the rows in any case.
         seed: of K-means.
 
@@ -58,11 +58,11 @@ def count_by_silhouette(found: Spectrum, most: int, seed: int) -> int:
     """
     from sklearn.metrics import silhouette_score
 
-    clients = len(found.values)
+    clients = len(decomposition.values)
     if clients < 3:
         raise MethodError(f"{clients} rows are too few to look for clusters, it takes 3; give the number of clusters")
-    directions = max(_LEAST, int(np.argmax(found.values[:-1] - found.values[1:])) + 1)
-    points = found.projected(directions)
+    directions = max(_LEAST, int(np.argmax(decomposition.values[:-1] - decomposition.values[1:])) + 1)
+    points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:
         raise MethodError(f"all {clients} rows are the same: they have no clusters")
@@ -70,12 +70,12 @@ def count_by_silhouette(found: Spectrum, most: int, seed: int) -> int:
     return int(np.argmax(scores)) + 2
 
 
-def spectral_clusters(found: Spectrum, clusters: int, seed: int) -> Int[np.ndarray, "n"]:
+def spectral_clusters(decomposition: Spectrum, clusters: int, seed: int) -> Int[np.ndarray, "n"]:
     """Labels of the rows by K-means in the space of the first K directions.
 
     Args:
-        found: of the rows.
+        decomposition: of the rows.
         clusters: K.
         seed: of K-means.
     """
-    return kmeans(found.projected(clusters), clusters, seed, max_iter=300)
+    return kmeans(decomposition.projected(clusters), clusters, seed, max_iter=300)

@@ -64,16 +64,16 @@ def imported(name: str) -> type:
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"expected package.module:Class, got {name!r}")
     holder = sys.modules["__main__"] if module == "__main__" else _module(module, name)
-    found: Any = functools.reduce(lambda one, part: getattr(one, part, None), attribute.split("."), holder)
-    if found is None and of_this_process(name):
+    candidate: Any = functools.reduce(lambda one, part: getattr(one, part, None), attribute.split("."), holder)
+    if candidate is None and of_this_process(name):
         raise ConfigError(
             f"{name!r} was defined in a script, a notebook or a function, where only its own process finds it: go on "
             "there with resume=True, or put the class into a module of its own, name it module:Class and start anew"
         )
-    if found is None:
+    if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
-    _check(found, name)
-    return found
+    _check(candidate, name)
+    return candidate
 
 
 def _module(module: str, name: str) -> Any:
@@ -89,12 +89,12 @@ def _module(module: str, name: str) -> Any:
         raise ConfigError(f"{name!r}: importing it failed: {type(error).__name__}: {error}") from error
 
 
-def _check(found: Any, name: str) -> None:
+def _check(candidate: Any, name: str) -> None:
     """Refuse (ConfigError) what is no class of methods, with what it lacks."""
-    if not isinstance(found, type):
-        raise ConfigError(f"{name!r}: expected the class of a method, got {type(found).__name__}")
-    lacking = [f"the step {step!r}" for step in STEPS if not callable(getattr(found, step, None))]
-    lacking += [] if dataclasses.is_dataclass(found) else ["the decorator @dataclass(frozen=True)"]
+    if not isinstance(candidate, type):
+        raise ConfigError(f"{name!r}: expected the class of a method, got {type(candidate).__name__}")
+    lacking = [f"the step {step!r}" for step in STEPS if not callable(getattr(candidate, step, None))]
+    lacking += [] if dataclasses.is_dataclass(candidate) else ["the decorator @dataclass(frozen=True)"]
     if lacking:
         raise ConfigError(f"{name!r} is no method: it lacks {', '.join(lacking)}; see docs/write-a-method.md")
 

@@ -83,8 +83,8 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
     kinds = np.array([_kind(value) for value in values])
     if len(set(kinds.tolist())) > 1:
         rows = [int(np.argmax(kinds == kind)) for kind in dict.fromkeys(kinds)]
-        found = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
-        raise DataError(f"{place}: labels must be of one type, got {found}; make all of them text, or all numbers")
+        examples = " and ".join(f"{values[row]!r} in row {row} ({kinds[row]})" for row in rows)
+        raise DataError(f"{place}: labels must be of one type, got {examples}; make all of them text, or all numbers")
     types = {"text": str, "a boolean": bool, "a number": np.float64}
     kind = str(kinds[0]) if len(kinds) else "a number"
     if kind not in types:
@@ -129,14 +129,14 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
 def _positions(labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str) -> Int[np.ndarray, "M"]:
     """The number of each label among the names."""
     order = np.argsort(np.array(names))
-    found = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
-    wrong = np.array(names)[found] != labels
+    index = order[np.searchsorted(np.array(names), labels, sorter=order).clip(max=len(names) - 1)]
+    wrong = np.array(names)[index] != labels
     if wrong.any():
         row = int(np.argmax(wrong))
         near = difflib.get_close_matches(str(labels[row]), names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise DataError(f"{place}: row {row} has the label {str(labels[row])!r}, expected {', '.join(names)}{hint}")
-    return found.astype(np.int64)
+    return index.astype(np.int64)
 
 
 def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:

@@ -245,19 +245,19 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
 
 def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
     """Say what labels by themselves make of the classes, where that is hardly meant."""
-    found = np.unique(y)
-    if len(found) == 1:
-        label = int(found[0]) if names is None else names[found[0]]
+    classes = np.unique(y)
+    if len(classes) == 1:
+        label = int(classes[0]) if names is None else names[classes[0]]
         _log.warning("%s: one class only, as all labels are %r: there is nothing to tell apart", place, label)
-    elif names is None and found[0] > 0:
+    elif names is None and classes[0] > 0:
         _log.warning(
             "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d are empty); to have "
             "none, number them from 0, or give labels as text",
             place,
-            found[0],
-            found[-1],
-            found[-1] + 1 - len(found),
-            found[-1],
+            classes[0],
+            classes[-1],
+            classes[-1] + 1 - len(classes),
+            classes[-1],
         )
 
 

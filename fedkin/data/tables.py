@@ -122,8 +122,8 @@ def check_columns(
     for name in names:
         if name not in table.columns:
             cure = (cures or {}).get(name)
-            found = unknown("column", str(name), map(str, table.columns))
-            raise DataError(f"{place}: {found}{f'; {cure}' if cure else ''}")
+            message = unknown("column", str(name), map(str, table.columns))
+            raise DataError(f"{place}: {message}{f'; {cure}' if cure else ''}")
 
 
 def _plain(column: np.ndarray, name: Any, place: Path | str) -> np.ndarray:

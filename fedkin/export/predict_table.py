@@ -72,11 +72,11 @@ def predict_file(
             "models; say --client NAME or --cluster K"
         )
     if chosen or file.client is None or len(export.card["models"]) == 1:
-        found, proba = _decisions(export.model(model, client=client, cluster=cluster), file.x, path)
+        classes, proba = _decisions(export.model(model, client=client, cluster=cluster), file.x, path)
     else:
-        found, proba = _by_client(export, file, path)
+        classes, proba = _by_client(export, file, path)
     labels = export.card["labels"] or list(range(export.card["classes"]))
-    table = pd.DataFrame({"prediction": np.asarray(labels)[found]})
+    table = pd.DataFrame({"prediction": np.asarray(labels)[classes]})
     for number, label in enumerate(labels):
         table[f"{_PROBABILITY}{label}"] = proba[:, number]
     if file.y is None:
@@ -85,7 +85,7 @@ def predict_file(
         known = encoded_labels(file.y, export.card["labels"], export.card["classes"])
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    return Predictions(table, float(np.mean(known == found)))
+    return Predictions(table, float(np.mean(known == classes)))
 
 
 def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:

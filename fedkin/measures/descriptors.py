@@ -25,9 +25,9 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
     """
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
     axes = np.zeros((count, numbers))
-    found = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:count]
-    largest = np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
-    axes[: len(found)] = np.where(largest < 0, -found, found)
+    directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)[2][:count]
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    axes[: len(directions)] = np.where(largest < 0, -directions, directions)
     return axes
 
 

@@ -98,8 +98,8 @@ def angles_between(
         cosines = (own @ columns).reshape(len(own), directions, clients, directions).transpose(0, 2, 1, 3)
         both = known[0][block, None, :, None] & known[1][None, :, None, :]
         flat = (part.reshape(-1, directions, directions) for part in (cosines, both))
-        found = FORMS[form](*flat).reshape(len(own), clients)
-        angles[block] = np.where(both.any(axis=(2, 3)), found, np.nan)
+        values = FORMS[form](*flat).reshape(len(own), clients)
+        angles[block] = np.where(both.any(axis=(2, 3)), values, np.nan)
     return angles
 
 

@@ -103,10 +103,10 @@ class CFLGP:
         if not len(known) or not len(newcomers):
             return state
         inner, n, K = gram(state.profiles[np.concatenate([known, newcomers])]), len(known), len(state.models)
-        found = spectrum(inner[:n, :n])
-        means = simple_mean_by_cluster(found.projected(K), state.assignment[known], K)
+        decomposition = spectrum(inner[:n, :n])
+        means = simple_mean_by_cluster(decomposition.projected(K), state.assignment[known], K)
         empty = np.bincount(state.assignment[known], minlength=K) == 0
-        distance = np.linalg.norm(found.project(inner[n:, :n], K)[:, None] - means, axis=2)
+        distance = np.linalg.norm(decomposition.project(inner[n:, :n], K)[:, None] - means, axis=2)
         return policies.assign(world, state, newcomers, np.where(empty, np.inf, distance).argmin(axis=1))
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
@@ -118,12 +118,12 @@ class CFLGP:
         known, seed = np.flatnonzero(state.answers > 0), int(stream.child("kmeans").words()[0])
         if len(known) < max(len(state.models), self.clusters or 3):
             return state  # too few have replied so far
-        found, first = spectrum(gram(state.profiles[known])), len(state.models) == 1
+        decomposition, first = spectrum(gram(state.profiles[known])), len(state.models) == 1
         K = len(state.models)
         if first:
-            K = self.clusters or count_by_silhouette(found, self.max_clusters, seed)
+            K = self.clusters or count_by_silhouette(decomposition, self.max_clusters, seed)
         before = np.full(len(known), UNASSIGNED) if first else state.assignment[known]
-        cluster = match_labels(spectral_clusters(found, K, seed), before, K)
+        cluster = match_labels(spectral_clusters(decomposition, K, seed), before, K)
         assignment = np.full_like(state.assignment, UNASSIGNED) if first else state.assignment
         models = np.repeat(state.models, K, axis=0) if first else state.models
         state = replace(state, models=models, assignment=assignment)

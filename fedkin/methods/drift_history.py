@@ -25,10 +25,10 @@ class History:
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
         """On the samples of one step; -inf of models that are not in use, and of clients without samples."""
-        found = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
+        accuracy = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
         own = np.flatnonzero(self.samples[:, step])
-        found[np.ix_(own, self.in_use)] = self.correct[own, step][:, self.in_use] / self.samples[own, step, None]
-        return found
+        accuracy[np.ix_(own, self.in_use)] = self.correct[own, step][:, self.in_use] / self.samples[own, step, None]
+        return accuracy
 
     def between(self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]) -> Float[np.ndarray, "k k"]:
         """Accuracy of model i on all samples that model j owns; NaN where these are none.

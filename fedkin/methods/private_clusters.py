@@ -114,13 +114,13 @@ class PrivateClusters:
             return (reply.sketch * np.asarray(reply.weight)[:, None]) @ whitening
 
         candidates = stream.child("candidates").rng().standard_normal((self.candidates * self.clusters, self.clusters))
-        found = sums(candidates)
+        points = sums(candidates)
         seed = int(stream.child("kmeans").words()[0])
-        labels = kmeans(_units(found), self.clusters, seed, weights=np.linalg.norm(found, axis=1))
-        found = np.stack([found[labels == k].sum(axis=0) for k in range(self.clusters)])
+        labels = kmeans(_units(points), self.clusters, seed, weights=np.linalg.norm(points, axis=1))
+        points = np.stack([points[labels == k].sum(axis=0) for k in range(self.clusters)])
         for _ in range(self.refinements):
-            found = sums(found)
-        return _units(found) @ whitening.T
+            points = sums(points)
+        return _units(points) @ whitening.T
 
     def _asked(self, world: World, start: Float[np.ndarray, "P"], seed: int) -> dict[str, Any]:
         return {"start": start, "work": world.work, "size": self.sketch, "seed": seed}

@@ -82,8 +82,8 @@ class AttackedWorld(WorldProxy):
             return self._world.run(task, clients, stream)
         reply = self._world.run(single, clients, stream)
         if self._attack.lie != NOTHING:
-            told = lie(self._attack.lie, single, reply.arrays, attacks & reply.arrived)
-            reply = dataclasses.replace(reply, arrays=told)
+            false_arrays = lie(self._attack.lie, single, reply.arrays, attacks & reply.arrived)
+            reply = dataclasses.replace(reply, arrays=false_arrays)
         reply = self._with_vectors(reply, vectors, clients, attacks)
         return reply if single is task else mean_reply(task, reply, clients)
 

@@ -124,11 +124,11 @@ def evaluate(
     data = trained.world().data
     part = data.part(split)
     assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
-    found = dict(_decisions(trained, data, split, assigned))
-    labels = {client: data.y[part[client]] for client in found}
-    facts = {client: _facts(trained, client) for client in sorted(found)}
+    decisions = dict(_decisions(trained, data, split, assigned))
+    labels = {client: data.y[part[client]] for client in decisions}
+    facts = {client: _facts(trained, client) for client in sorted(decisions)}
     without = int((trained.state.assignment == UNASSIGNED).sum())
-    table, clusters, summary = tables(trained.method, split, without, facts, labels, found)
+    table, clusters, summary = tables(trained.method, split, without, facts, labels, decisions)
     more = {} if fine_tune_epochs is None else _fine_tuned(trained, data, split, assigned, fine_tune_epochs)
     if more:
         table["fine_tuned_accuracy"] = more["accuracy"]
@@ -143,7 +143,7 @@ def tables(
     without: int,
     facts: Mapping[int, dict[str, Any]],
     labels: dict[int, np.ndarray],
-    found: dict[int, Decisions],
+    decisions: dict[int, Decisions],
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """The table of clients, that of clusters, and the summary of what was decided.
 
@@ -153,21 +153,21 @@ def tables(
         without: how many clients have no cluster.
         facts: of each client: client, name, cluster.
         labels: of each client's samples.
-        found: what was decided of them.
+        decisions: what was decided of them.
     """
     import pandas as pd
 
-    rows = [_client_row(own, labels[client], found[client]) for client, own in facts.items()]
+    rows = [_client_row(own, labels[client], decisions[client]) for client, own in facts.items()]
     table = pd.DataFrame(rows)
     groups = {} if not rows else {k: list(own) for k, own in table.groupby("cluster").groups.items()}
     numbers = list(facts)
-    pooled = {k: _pooled([numbers[row] for row in own], labels, found) for k, own in groups.items()}
+    pooled = {k: _pooled([numbers[row] for row in own], labels, decisions) for k, own in groups.items()}
     clusters = pd.DataFrame([{"cluster": k, **own} for k, own in pooled.items()])
     summary = {
         "method": method,
         "split": split,
         "without_cluster": without,
-        **_pooled(numbers, labels, found),
+        **_pooled(numbers, labels, decisions),
         **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
         **fairness_measures(table["accuracy"].to_numpy(float) if rows else np.array([])),
     }
@@ -183,26 +183,26 @@ def _decisions(
     groups = [clients[assignment[clients] == k] for k in np.unique(assignment[clients])] if shared else clients[:, None]
     for group in groups:
         rows = part.select(group)
-        found = trained.of_client(int(group[0])).decide(data.x[rows.rows])
+        decisions = trained.of_client(int(group[0])).decide(data.x[rows.rows])
         for number, client in enumerate(group):
             own = slice(rows.offsets[number], rows.offsets[number + 1])
-            yield int(client), Decisions(found.classes[own], found.probability[own])
+            yield int(client), Decisions(decisions.classes[own], decisions.probability[own])
 
 
 def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
     return {"client": client, "name": trained.client_name(client), "cluster": int(trained.state.assignment[client])}
 
 
-def _client_row(facts: dict[str, Any], y: np.ndarray, found: Decisions) -> dict[str, Any]:
-    return {**facts, "samples": len(y), **classification_measures(y, found.probability, found.classes)}
+def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> dict[str, Any]:
+    return {**facts, "samples": len(y), **classification_measures(y, decisions.probability, decisions.classes)}
 
 
-def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], found: dict[int, Decisions]) -> dict[str, Any]:
+def _pooled(clients: Sequence[int], labels: dict[int, np.ndarray], decisions: dict[int, Decisions]) -> dict[str, Any]:
     """Measures over all samples of some clients."""
     if not clients:
         return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
     y = np.concatenate([labels[client] for client in clients])
-    classes, probability = (np.concatenate(parts) for parts in zip(*(found[c] for c in clients), strict=True))
+    classes, probability = (np.concatenate(parts) for parts in zip(*(decisions[c] for c in clients), strict=True))
     return {"clients": len(clients), "samples": len(y), **classification_measures(y, probability, classes)}
 
 

@@ -43,7 +43,7 @@ def evaluate_other(
     x, y = matched_features(data, trained.parts.samples), matched_labels(data, trained.parts.samples)
     facts: dict[int, dict[str, Any]] = {}
     labels: dict[int, np.ndarray] = {}
-    found: dict[int, Decisions] = {}
+    decisions: dict[int, Decisions] = {}
     without = 0
     for client, name in enumerate(data.client_names or map(str, range(data.clients))):
         rows, number = _rows(data, client, split), None if cluster is not None else _number(trained, name)
@@ -52,8 +52,8 @@ def evaluate_other(
         elif len(rows):
             model = trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
-            labels[client], found[client] = y[rows], model.decide(x[rows])
-    by_client, by_cluster, summary = tables(trained.method, split or ALL, without, facts, labels, found)
+            labels[client], decisions[client] = y[rows], model.decide(x[rows])
+    by_client, by_cluster, summary = tables(trained.method, split or ALL, without, facts, labels, decisions)
     return Evaluation(
         split or ALL, by_client, by_cluster, summary | {DIGEST: data_digest(data)}, _name(data.name, cluster)
     )

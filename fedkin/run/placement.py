@@ -86,10 +86,10 @@ def place(trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, se
     world = SimulatedWorld(data, trained.parts.model, replace(trained.parts.local, schedule=None))
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
-    found = placed.assignment[newcomers]
-    found = np.where(found < clusters, found, UNASSIGNED)  # a new cluster of newcomers only has no trained model
-    shares = np.bincount(found[1:][found[1:] != UNASSIGNED], minlength=clusters) / resamples
-    cluster = int(found[0])
+    places = placed.assignment[newcomers]
+    places = np.where(places < clusters, places, UNASSIGNED)  # a new cluster of newcomers only has no trained model
+    shares = np.bincount(places[1:][places[1:] != UNASSIGNED], minlength=clusters) / resamples
+    cluster = int(places[0])
     stability = float(shares[cluster]) if size > 1 else np.nan
     mixture = (None, None) if cluster == UNASSIGNED else _mixture(trained, placed, int(newcomers[0]))
     return Placement(cluster, 0.0 if cluster == UNASSIGNED else stability, shares, *mixture)

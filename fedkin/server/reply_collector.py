@@ -105,8 +105,8 @@ class ReplyCollector(ReplyBuilder):
         checked = check_arrays(self.task, arrays, sent, len(rows), self.sizes)
         if used is not None and INDEX in checked:
             checked[INDEX] = self._translated(INDEX, checked[INDEX], used)
-        told = getattr(self.task, INDEX, None)
-        if told is not None and INDEX in checked and (arrived & (checked[INDEX] != np.asarray(told)[rows])).any():
+        index = getattr(self.task, INDEX, None)
+        if index is not None and INDEX in checked and (arrived & (checked[INDEX] != np.asarray(index)[rows])).any():
             raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
         checked |= {name: values[rows] for name, values in self._known.items()}
         self.task.check_reply(checked | totals)

@@ -15,14 +15,16 @@ from papers.benchmark.contenders import CONTENDERS
 from papers.benchmark.federations import SETTINGS
 
 
-def write(found: Mapping[str, Ranks], path: Path = FINDINGS) -> None:
+def write(rankings: Mapping[str, Ranks], path: Path = FINDINGS) -> None:
     """Write the ranks of kinds that are tested, of methods that a configuration names, without options of the run.
 
     Args:
-        found: by kind.
+        rankings: by kind.
         path: of the file.
     """
-    kinds = {kind: _of_kind(found[kind]) for kind in (LABELS, CONCEPTS) if kind in found and found[kind].tested}
+    kinds = {
+        kind: _of_kind(rankings[kind]) for kind in (LABELS, CONCEPTS) if kind in rankings and rankings[kind].tested
+    }
     path.write_text(json.dumps(kinds, indent=1) + "\n")
 
 

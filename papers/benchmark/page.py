@@ -48,15 +48,15 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
     for words in stored.left_out():
         print(f"left out: {words}", file=sys.stderr)
     runs = frame(stored.runs)
-    found = {"all": rank(means(runs)[NAMES])} if len(runs) else {}
+    rankings = {"all": rank(means(runs)[NAMES])} if len(runs) else {}
     for regime in REGIMES if len(runs) else ():
-        found[regime] = rank(per_draw(runs, [s.name for s in SETTINGS if s.regime == regime]))
-    for name, ranks in found.items():
+        rankings[regime] = rank(per_draw(runs, [s.name for s in SETTINGS if s.regime == regime]))
+    for name, ranks in rankings.items():
         if ranks.tested:
             with matplotlib.rc_context(STYLE):
                 write_figure(draw(ranks, "settings" if name == "all" else "draws"), picture(docs, name))
-    (docs / "benchmark-field.md").write_text(page(runs, found))
-    return found
+    (docs / "benchmark-field.md").write_text(page(runs, rankings))
+    return rankings
 
 
 def frame(lines: list[dict]) -> pd.DataFrame:
@@ -72,19 +72,19 @@ def picture(docs: Path, name: str) -> Path:
     return docs / "images" / f"benchmark-{name}.svg"
 
 
-def page(runs: pd.DataFrame, found: dict[str, Ranks]) -> str:
+def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
     """The page as Markdown."""
     parts = [HEAD, status(runs)]
     if len(runs):
         parts += [
             "## Which method for which kind of heterogeneity",
-            winners(runs, found),
+            winners(runs, rankings),
             "## All settings",
-            ranking("all", found["all"], "settings"),
+            ranking("all", rankings["all"], "settings"),
             accuracies(runs),
         ]
         for regime, title in REGIMES.items():
-            parts += [f"## {title}", ranking(regime, found[regime], "draws")]
+            parts += [f"## {title}", ranking(regime, rankings[regime], "draws")]
         parts += ["## Newcomers", NEWCOMERS, newcomers(runs), "## What each costs", COSTS, costs(runs)]
         parts += ["## Where each breaks", BREAKS, breaks(runs), refusals(runs), "## Grids", GRIDS, choices(runs)]
         parts += [shares(runs)]

@@ -61,11 +61,11 @@ def cells() -> tuple[Cell, ...]:
 
 def jobs(store: Path) -> list[Job]:
     """All runs as jobs: of each cell its trials, and then its seeds."""
-    found: list[Job] = []
+    all_jobs: list[Job] = []
     for cell in cells():
-        found += [_job(cell, trial, (TRIAL_SEED,), store) for trial in range(TRIALS)]
-        found.append(_job(cell, None, SEEDS, store))
-    return found
+        all_jobs += [_job(cell, trial, (TRIAL_SEED,), store) for trial in range(TRIALS)]
+        all_jobs.append(_job(cell, None, SEEDS, store))
+    return all_jobs
 
 
 def _job(cell: Cell, trial: int | None, seeds: tuple[int, ...], store: Path) -> Job:

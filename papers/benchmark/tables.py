@@ -49,11 +49,11 @@ def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     return table.reindex(columns=[name for name in NAMES if name not in refused])
 
 
-def winners(runs: pd.DataFrame, found: Mapping[str, Ranks]) -> str:
+def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
     """For each kind the best by average rank, with those that Nemenyi's test does not tell from the best."""
     rows = []
     for regime, title in REGIMES.items():
-        ranks = found[regime]
+        ranks = rankings[regime]
         if not len(ranks.scores):
             continue
         ordered = [(str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())]

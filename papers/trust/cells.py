@@ -131,9 +131,9 @@ def attack_of(name: str, spread: Literal["evenly", "random"], rule: str, seed: i
         return None
     rest, _, start = name.partition("@")
     disguise, _, attack = rest.rpartition(">")
-    told, _, attack = attack.rpartition(":")
+    lie, _, attack = attack.rpartition(":")
     known = RULES[rule]
-    own = {"disguise": disguise or NONE, "lie": told or NONE, "start": int(start or 0)}
+    own = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
     own["against"] = "mean" if known is None else known.rule
     return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **own)
 

@@ -66,6 +66,6 @@ def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None
 def _findings() -> dict[str, FieldPrior]:
     """By kind of heterogeneity."""
     return {
-        kind: FieldPrior(kind, found["ranks"], tuple(found["settings"]), tuple(found["clustered"]))
-        for kind, found in json.loads(FINDINGS.read_text()).items()
+        kind: FieldPrior(kind, entry["ranks"], tuple(entry["settings"]), tuple(entry["clustered"]))
+        for kind, entry in json.loads(FINDINGS.read_text()).items()
     }

@@ -42,12 +42,12 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Data shift", lambda run: _options(run.config.get("shift") or {})),
         ("Rounds", _rounds),
     ]
-    found = [(term, _joined(text(run) for run in runs)) for term, text in lines]
+    rows = [(term, _joined(text(run) for run in runs)) for term, text in lines]
     seeds = sorted({one.seed for one in report.runs})
-    found.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
-    found.append(("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs))))
-    found.append(("Computing time", _duration(sum(run.seconds for run in runs))))
-    return [(term, text) for term, text in found if text]
+    rows.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
+    rows.append(("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs))))
+    rows.append(("Computing time", _duration(sum(run.seconds for run in runs))))
+    return [(term, text) for term, text in rows if text]
 
 
 def clients(run: Run) -> str:

@@ -152,15 +152,15 @@ class _Setting(NamedTuple):
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
         values = _present(np.array([_score(run, self.by, self.last).value for run in self.runs[self.main]]))
-        found, seeds = mean_and_interval("mean", values), len(values)
+        interval, seeds = mean_and_interval("mean", values), len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
-        if found["mean_high"] is not None:
-            ends = f"{100 * max(0.0, found['mean_low'] or 0):.1f} to {100 * min(1.0, found['mean_high']):.1f}"
+        if interval["mean_high"] is not None:
+            ends = f"{100 * max(0.0, interval['mean_low'] or 0):.1f} to {100 * min(1.0, interval['mean_high']):.1f}"
             mean = f" (mean of {seeds} seeds, 95% interval {ends})"
         why = (
             f"{' and '.join(others)} share no seed that has a score" if others else "no other method was run beside it"
         )
-        reached = f"{self.main} reaches {found['mean']:.1%} {self._measure}{self._when}{mean}"
+        reached = f"{self.main} reaches {interval['mean']:.1%} {self._measure}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:

@@ -71,15 +71,15 @@ def require_proc() -> None:
 def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
     """The processes of some parts, oldest first; of each part, those that it started too."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
-    found: dict[Part, list[Process]] = {part: [] for part in parts}
+    processes: dict[Part, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
         if int(entry.name) == os.getpid():  # in a container, this process has the mark, too
             continue
         with suppress(OSError, ValueError):  # another user's, or it has just ended
             own = marks.keys() & set((entry / "environ").read_bytes().split(b"\0"))
             for mark in own:
-                found[marks[mark]].append(_process(entry))
-    return {part: sorted(own, key=lambda process: (process.started, process.number)) for part, own in found.items()}
+                processes[marks[mark]].append(_process(entry))
+    return {part: sorted(own, key=lambda process: (process.started, process.number)) for part, own in processes.items()}
 
 
 def is_up(part: Part) -> bool:

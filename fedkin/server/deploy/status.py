@@ -43,9 +43,9 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     """
     require_proc()
     selection = select(folder, server=server, site=site)
-    found = find(parts_of(selection))
-    lines = [_part(part, own) for part, own in found.items()]
-    return lines + ([_run(selection, found)] if selection.server else [])
+    processes = find(parts_of(selection))
+    lines = [_part(part, own) for part, own in processes.items()]
+    return lines + ([_run(selection, processes)] if selection.server else [])
 
 
 def log_lines(
@@ -132,9 +132,9 @@ def _part(part: Part, own: list[Process]) -> PartStatus:
     return PartStatus(part.name, UP, [p.number for p in own], f"for {minutes:.0f} min, log in {part.log}")
 
 
-def _run(selection: Selection, found: dict[Part, list[Process]]) -> PartStatus:
+def _run(selection: Selection, processes: dict[Part, list[Process]]) -> PartStatus:
     """How far the run is, by its folder."""
-    own = [p for part, all_of in found.items() if part.kind == SUPERLINK for p in all_of if SERVERAPP in p.command]
+    own = [p for part, all_of in processes.items() if part.kind == SUPERLINK for p in all_of if SERVERAPP in p.command]
     try:
         config = load_server(selection.folder / files.SERVER)
     except FedkinError as error:

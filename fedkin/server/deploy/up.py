@@ -78,17 +78,17 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
     with _one_at_a_time(folder):
         parts = parts_of(selection)
         starters = [Part(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
-        found = find(parts)
+        processes = find(parts)
         stop(starters, 0.0)
         stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SERVERAPP], SERVERAPP)
         stop([part for part in parts if part.kind == SITE], _GRACE[SITE])
         stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SUPERLINK])
-        return [part for part in parts if found[part]]
+        return [part for part in parts if processes[part]]
 
 
-def _missing(selection: Selection, found: Mapping[Part, Sequence[Process]]) -> Missing:
-    gone = [part for part, own in found.items() if not leaders(own)]
-    runs = any(SERVERAPP in process.command for own in found.values() for process in own)
+def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) -> Missing:
+    gone = [part for part, own in processes.items() if not leaders(own)]
+    runs = any(SERVERAPP in process.command for own in processes.values() for process in own)
     wanted = selection.server and not runs and not is_finished(selection.folder)
     superlink = any(part.kind == SUPERLINK for part in gone)
     return Missing(superlink, [part for part in gone if part.kind == SITE], wanted)

@@ -165,19 +165,19 @@ class Worker:
 def _stamp(path: Path) -> tuple[int, int] | None:
     """What changes when a file is written; None where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _file(path: Path) -> tuple[int, int] | None:
     """Which file has a path; None where none has. Numbers of files are given again, times are not."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def main(arguments: list[str]) -> None:

@@ -37,12 +37,12 @@ def open_folder(folder: Path) -> None:
     """Make the folder where there is none. Raises WorkerError where others could enter it, or it cannot be made."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise WorkerError(f"{folder} cannot be made: {error.strerror}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise WorkerError(f"{folder} is not a folder of this user; remove it")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise WorkerError(f"others can enter {folder}: chmod 700 {folder}")
 
 
