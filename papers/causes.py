@@ -36,12 +36,19 @@ LEAST_RUNS = 5  # for a prediction interval
 LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be chance
 SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
-    Cause.SPREAD: "the paper's number is where one more run would be, with another seed or draw of the data",
-    Cause.CODE: "a variant with what the authors' code does gives the paper's number",
+    Cause.CODE: "a variant with what the authors' code does, and their text does not say, gives the paper's number",
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
-    Cause.COPY: "the paper prints the same numbers in another row, where ours agree with them",
-    Cause.UNKNOWN: "not found",
+    Cause.SPREAD: (
+        "possible, and no run shows it: the paper's number, of one run, is where one more run of ours would be (the "
+        f"95% prediction interval, from at least {LEAST_RUNS} runs, each from its own seed or on its own draw of the "
+        "data)"
+    ),
+    Cause.COPY: (
+        "possible, and no run shows it: the paper prints the same numbers in another row of the table, where ours "
+        "agree with them"
+    ),
+    Cause.UNKNOWN: "none of these; what was tried stands beside it",
 }
 
 
@@ -84,24 +91,40 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
         if shown_by:
             mark = Mark.EXPLAINED if cause in SHOWN else Mark.NOT_CONTRADICTED
             return replace(number, mark=mark, cause=cause, shown_by=shown_by, source=source)
-    return replace(number, cause=Cause.UNKNOWN, shown_by=_tried(number, numbers, evidence))
+    shown_by = _tried(number, as_coded, numbers, evidence)
+    return replace(number, cause=Cause.UNKNOWN, shown_by=shown_by, source=as_coded)
 
 
-def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> str:
-    """What was run beside a number whose cause is unknown, and what it gave; nothing where only the number was run."""
+def _tried(
+    number: ComparedNumber, as_coded: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
+) -> str:
+    """What was run beside a number whose cause is unknown, and what it gave; nothing where only the number was run.
+
+    Args:
+        number: ours.
+        as_coded: whose runs say where one more would be.
+        numbers: of the table.
+        evidence: what is known besides.
+    """
     variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
     rows = evidence.readings.get(number.row, ())
     readings = [n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of]
     outcomes = [f"{n.column}: {_runs(n)}" for n in variants if n.value is not None]
     outcomes += [f"{n.row}: {_runs(n)}" for n in readings if n.value is not None]
-    if len(number.runs) >= LEAST_RUNS:
-        outcomes.append(_one_more_run(number))
+    if len(as_coded.runs) >= LEAST_RUNS:
+        outcomes.append(_one_more_run(as_coded))
     return f"tried: {'; '.join(outcomes)}" if outcomes else ""
 
 
 def _runs(number: ComparedNumber) -> str:
     """The mean of a variant or a reading, and of how many runs."""
-    return f"{number.value:.1f} ({number.seeds} run{'s' if number.seeds > 1 else ''})"
+    return f"{number.value:.1f} ({_count(number)})"
+
+
+def _count(number: ComparedNumber) -> str:
+    """How many runs are behind a number, and on how many draws of the data where each draw counts once."""
+    runs = f"{number.seeds} run{'s' if number.seeds > 1 else ''}"
+    return f"{runs} on {len(number.runs)} draws" if number.seeds > len(number.runs) > 1 else runs
 
 
 def _by_spread(number: ComparedNumber) -> str:
@@ -116,7 +139,7 @@ def _one_more_run(number: ComparedNumber) -> str:
     """The interval for one more run in words, and whose runs they are."""
     low, high = prediction_interval(number.runs)
     whose = f"{number.column}, " if number.variant_of else ""
-    return f"{whose}one more run: {low:.1f} to {high:.1f} ({len(number.runs)} runs)"
+    return f"{whose}one more run: {low:.1f} to {high:.1f} ({_count(number)})"
 
 
 def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from statistics import median
 
 from papers import inventory
 from papers.catalogue import PAPERS, Table
-from papers.causes import LEAST_RUNS, SHOWN, prediction_interval
+from papers.causes import LEAST_RUNS, MEANINGS, SHOWN, prediction_interval
 from papers.reproduction_marks import DIFFERS, MARGIN, POINTS, Cause, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
@@ -91,6 +91,7 @@ def section(results: Mapping[str, Results]) -> str:
             "## How much was reproduced",
             headline(total),
             in_other_words(total) + agreed_once(results) + few_runs(results) + width_of_spread(results),
+            meanings(),
             duration(results),
             markdown(HEAD, rows),
             _legend(incomplete),
@@ -132,6 +133,12 @@ def in_other_words(total: Share) -> str:
     )
 
 
+def meanings() -> str:
+    """What each cause says, the strongest first."""
+    lines = [f"* *{cause}*: {MEANINGS[cause]}." for cause in MEANINGS]
+    return "\n".join(["The causes; the first that holds is a number's:", "", *lines])
+
+
 def agreed_once(results: Mapping[str, Results]) -> str:
     """How many agree from one run alone: what differs is run again first, so that chance shows on one side only."""
     numbers = _counted(results)
@@ -139,7 +146,8 @@ def agreed_once(results: Mapping[str, Results]) -> str:
     shown = sum(number.cause in SHOWN and number.source is not None and number.source.seeds == 1 for number in numbers)
     words = [f"{once} of those within the margin"] * bool(once) + [f"{shown} of the shown causes"] * bool(shown)
     return (
-        f" {' and '.join(words)} rest on one run and may be so by chance: numbers that differed were run again first."
+        f" {' and '.join(words)} rest on one run and may be so by chance: further seeds were run first where a number "
+        "differed, so that an agreement by chance has been tested less."
         if words
         else ""
     )
@@ -148,7 +156,7 @@ def agreed_once(results: Mapping[str, Results]) -> str:
 def few_runs(results: Mapping[str, Results]) -> str:
     """How many of the unknown could not be told from spread yet."""
     unknown = _of_cause(Cause.UNKNOWN, results)
-    few = sum(len(number.runs) < LEAST_RUNS for number in unknown)
+    few = sum(len((number.source or number).runs) < LEAST_RUNS for number in unknown)
     return f" {few} of the unknown have fewer than the {LEAST_RUNS} runs that *spread* asks for." if few else ""
 
 
@@ -170,9 +178,10 @@ def duration(results: Mapping[str, Results]) -> str:
     for paper in PAPERS.values():
         for table in paper.tables:
             counted = {n.row for n in table.numbers([]) if n.counts} & cpu_sized(table)
-            places = {(job.key.get("table"), job.row) for job in table.jobs if job.row in counted}
+            jobs = [job for job in table.jobs if job.published and job.row in counted]  # variants are not counted
+            places = {(job.key.get("table"), job.row, job.column) for job in jobs}
             for line in results.get(paper.name, []):
-                if (line.get("table"), line.get("row")) in places and "seconds" in line:
+                if (line.get("table"), line.get("row"), line.get("column")) in places and "seconds" in line:
                     times.setdefault((table.name, line["row"]), []).append(float(line["seconds"]))
     if not times:
         return ""
@@ -208,10 +217,10 @@ def _legend(tables: Sequence[Table]) -> str:
     without_recipe = "; ".join(f"{table.name}: {', '.join(table.without_recipe)}" for table in tables)
     return (
         "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most 300 seconds on two "
-        "quiet cores; the other printed numbers are those of convolutional and recurrent networks. A number counts as "
-        "run from one seed on; the tables of accuracies and gains below say how many there are. Shortened runs, other "
-        "data and variants of ours are shown below and not counted. Printed, and without a recipe of the paper's size: "
-        f"{without_recipe}. {inventory.sentence()}"
+        "quiet cores; the other printed numbers are those of convolutional and recurrent networks, and of Fed-MEx. A "
+        "number counts as run from one seed on; the tables of accuracies and gains below say how many there are. "
+        "Shortened runs, other data and variants of ours are shown below and not counted. Printed, and without a "
+        f"recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
     )
 
 

@@ -18,7 +18,14 @@ two can be compared, and the accuracy of the last round stands beside it. Marks:
 (within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced; in brackets where our
 run is not the paper's (fewer rounds, other data, a variant), which is not counted. Below each table stands the
 cause of every accuracy that differs by more, and the runs that show it. `fedkin reproduce` lists all tables, and
-`fedkin reproduce NAME` runs one."""
+`fedkin reproduce NAME` runs one.
+
+Abbreviations: *MCLR*, multinomial logistic regression; *MLP*, a network of one hidden layer; *RCC* and *RAC*, FedGroup
+with random centres of clusters and with random assignment of newcomers; *IFCA-MIG*, IFCA whose clients may change their
+cluster after a shift; *m*, the number of clusters; *eta_g*, FlexCFL's inter-group learning rate; *discrepancy*, the
+distance of the clients' models from the aggregated one; *EDC* and *MADC*, FedGroup's two distances of clients,
+Euclidean distance of decomposed cosine similarity and mean absolute difference of cosine similarities; *PNI*, FedSim's
+index of how far data are from IID; *ARI*, the adjusted Rand index, 1 where two clusterings are the same."""
 
 
 def page(

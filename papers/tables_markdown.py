@@ -9,6 +9,11 @@ from papers import accuracy_numbers
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import MARGIN, Mark, Results, values_of
 
+LAST_STORED = (
+    "Accuracy (%) in the last round whose values are stored, which need not be the last: where accuracy varies from "
+    "round to round, the two can be far apart."
+)
+
 
 def share(results: Results, cells: Sequence[Cell]) -> str:
     """How many of the published cells came out within a margin of percentage points."""
@@ -93,7 +98,7 @@ def by_classes(
 
 
 def global_models(results: Results, cells: Sequence[Cell]) -> str:
-    """The last accuracies of the cluster models and of their simple mean, the auxiliary global model.
+    """Accuracies of the cluster models and of their simple mean, the auxiliary global model, in the last stored round.
 
     Args:
         results: stored runs.
@@ -105,9 +110,10 @@ def global_models(results: Results, cells: Sequence[Cell]) -> str:
         clusters, together = (values_of(results, *place, name) for name in ("accuracy", "global_accuracy"))
         if together:
             ends = [percent([curve[-1] for curve in curves]) for curves in (clusters, together)]
-            lines.append([cell.setting.row, cell.column, *ends, str(len(together))])
-    head = ["", "", "cluster models", "auxiliary global model", "seeds"]
-    return f"Accuracy of the last round (%):\n\n{markdown(head, lines)}" if lines else "not run"
+            last = 1 + (len(together[0]) - 1) * values_of(results, *place, "every")[0]
+            lines.append([cell.setting.row, cell.column, *ends, f"{last} of {cell.setting.rounds}", str(len(together))])
+    head = ["", "", "cluster models", "auxiliary global model", "round", "seeds"]
+    return f"{LAST_STORED}\n\n{markdown(head, lines)}" if lines else "not run"
 
 
 def percent(values: list) -> str:

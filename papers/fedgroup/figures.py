@@ -1,5 +1,5 @@
-"""FedGroup's Figs. 3 to 5 from stored runs, and what the paper describes and does not show: the auxiliary global model,
-training losses, and the distances of the groups to the global model."""
+"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and what the paper describes and does not show: the auxiliary global
+model, training losses, and the distances of the groups to the global model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from papers.classes_figure import ClassesFigure
 from papers.curves import finish, plot, plot_clusters
-from papers.fedgroup.figure_recipes import FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
+from papers.fedgroup.figure_recipes import FIGURE_1, FIGURE_3, FIGURE_4, FIGURE_5, SEEDS, SETTINGS_3, SETTINGS_4
+from papers.note_numbers import span
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Results, values_of
 from papers.tables_markdown import global_models
 
+BY_CLASSES = ClassesFigure("fedgroup", FIGURE_1, "discrepancy_sum", "discrepancy, summed over the cohort (eq. 4)")
 GROUPED = ("FedGroup", "FedGrouProx")
 
 
@@ -32,12 +35,13 @@ def draw(results: Results, docs: Path) -> None:
             "global": _losses_and_distances(results),
         }.items():
             write(figure, docs / "images" / f"fedgroup-{name}.svg")
+    BY_CLASSES.draw(results, docs)
 
 
 def section(results: Results) -> str:
     """Figs. 3 to 5 on the page."""
     lines = [
-        f"{cell.setting.row}: {values[0]:.3f}"
+        f"{cell.setting.row}: {span(values, '.3f')}"
         for cell in FIGURE_5
         if (values := values_of(results, cell.table, cell.setting.row, cell.column, "correlation"))
     ]
@@ -51,7 +55,8 @@ def section(results: Results) -> str:
             global_models(results, [*FIGURE_3, *FIGURE_4]),
             "![Training loss, and distance of the groups to the global model](images/fedgroup-global.svg)",
             "### Fig. 5: distances of clients by all cosines and by three",
-            f"Correlation over all pairs: {'; '.join(lines) or 'not run'}.",
+            f"Correlation over all pairs, lowest and highest of {len(SEEDS)} seeds: {'; '.join(lines) or 'not run'}. "
+            "The figure is of the first.",
             "![Fig. 5: pairs of clients, distance in M over distance in M'](images/fedgroup-figure5.svg)",
         ]
     )
@@ -136,7 +141,8 @@ def _pairs(results: Results) -> Any:
     for axes in panels[len(FIGURE_5) :]:
         axes.set_axis_off()
     for axes, cell in zip(panels, FIGURE_5, strict=False):
-        runs = [r for r in results if (r["table"], r["row"]) == (cell.table, cell.setting.row)][:1]
+        place = cell.table, cell.setting.row, cell.setting.seeds[0]
+        runs = [r for r in results if (r["table"], r["row"], r["seed"]) == place]
         prepare(axes, cell.setting.row, f"correlation {runs[0]['correlation']:.3f}" if runs else "not run")
         for run in runs:
             full, ternary = np.array(run["pairs"])

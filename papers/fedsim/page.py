@@ -70,7 +70,9 @@ def table_7(results: Results) -> str:
             gains(results, SEVEN_UNMATCHED),
             "### Which draws of Synthetic(alpha, beta) resemble the authors'",
             "Chosen before any training, by what the papers print (FedGroup, FlexCFL) or by the authors' test files: "
-            "the first five seeds from 0 on that have all of it to the margin, and the first five that do not.",
+            "the first five seeds from 0 on that have all of it to the margin, and the first five that do not. "
+            "*Purity*: the share of the most frequent label among a client's samples, here over all clients and in "
+            "the largest.",
             synthetic_draws.markdown_table(),
             figure_7(results),
         ]
@@ -101,10 +103,10 @@ def figure_7(results: Results) -> str:
         [
             "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
             "Points of accuracy gained over FedAvg, mean over the rounds and over the seeds that FedAvg, similarity "
-            "and round robin all have (95% interval); *as coded* over its own. The paper's figure is FEMNIST's; of "
-            "(0.75, 0.75) and (1, 1) it says that round robin is ahead there, which ours bear out where the column of "
-            "differences is negative. *Share*: what round robin gains, divided by what similarity gains, where both "
-            "gain.",
+            "and round robin all have (95% interval); *as coded* over its own. The paper's figure is FEMNIST's; its "
+            "text says that on (0.75, 0.75) and (1, 1) round robin is ahead of similarity, where *similarity less "
+            "round robin* would be negative. *Share*: what round robin gains, divided by what similarity gains, where "
+            "both gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             "![similarity against round robin](images/fedsim-random.svg)",
         ]

@@ -1,4 +1,4 @@
-"""FlexCFL's Figures 3 (its upper row: accuracy) and 4, from the accuracies over the rounds that every run keeps."""
+"""FlexCFL's figures; 3 (its upper row: accuracy) and 4 from the accuracies over the rounds that every run keeps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from papers.classes_figure import ClassesFigure
 from papers.flexcfl import eta_figures
+from papers.flexcfl.figure_recipes import FIGURE_1
 from papers.flexcfl.recipes import FEMNIST, MNIST, MNIST_MLP, SHIFTS, SYNTHETIC
 from papers.reproduction_marks import Results, values_of
 
 NO_SHIFT, SHIFTED = "images/flexcfl-no-shift.svg", "images/flexcfl-shift.svg"
+BY_CLASSES = ClassesFigure("flexcfl", FIGURE_1, "discrepancy_mean", "discrepancy, mean over the cohort (eq. 3)")
 FIGURE_3 = {MNIST: 0.6, MNIST_MLP: 0.6, FEMNIST: 0.3, SYNTHETIC: 0.2}  # least accuracy shown
 METHODS_3 = ("FedAvg", "FedProx", "IFCA", "FeSEM", "FlexCFL", "FlexCFL, eta_g .1")
 METHODS_4 = ("FedAvg", "IFCA", "FedGroup", "FlexCFL", "FlexCFL, label-aware", "IFCA-MIG")
@@ -28,6 +31,7 @@ def draw(results: Results, docs: Path) -> None:
         write(without_shift(results), docs / NO_SHIFT)
         write(under_shift(results), docs / SHIFTED)
     eta_figures.draw(results, docs)
+    BY_CLASSES.draw(results, docs)
 
 
 def without_shift(results: Results) -> Any:

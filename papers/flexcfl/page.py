@@ -44,6 +44,10 @@ def table_iv(results: Results) -> str:
             accuracies(results, CELLS_IV, "final", with_paper=False),
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
+            "*Data shifts detected*: detections of clients whose data had shifted, divided by all shifts of clients "
+            "that have a cluster. *Recall at the end*: the same, but several shifts of a client before it is detected "
+            "are one, so that a shift that is overlooked counts as detected with the client's next one. *Precision*: "
+            "the share of detections with a shift behind them.",
             detected(results),
             "### Which mean gives the published numbers of IFCA and FeSEM",
             weightings.ABOUT,

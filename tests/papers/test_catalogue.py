@@ -24,10 +24,15 @@ from papers.panm import recipes as peers
 from papers.planted_clusters import recipes as planted
 from tests.conftest import SHARED
 
-PAIRS = [*fedgroup_figures.FIGURE_3, *fedgroup_figures.FIGURE_4, *fedgroup_figures.FIGURE_5]
-CURVES = [*flexcfl_figures.FIGURE_3, *flexcfl_figures.FIGURE_5]
+FIGURES = [
+    *fedgroup_figures.FIGURE_1,
+    *fedgroup_figures.FIGURE_3,
+    *fedgroup_figures.FIGURE_4,
+    *fedgroup_figures.FIGURE_5,
+]
+CURVES = [*flexcfl_figures.FIGURE_1, *flexcfl_figures.FIGURE_3, *flexcfl_figures.FIGURE_5]
 CELLS = {
-    "fedgroup": [*fedgroup.CELLS, *sent140_recipes.CELLS, *candidate_recipes.CELLS, *PAIRS],
+    "fedgroup": [*fedgroup.CELLS, *sent140_recipes.CELLS, *candidate_recipes.CELLS, *FIGURES],
     "flexcfl": [*flexcfl.CELLS, *cnn_recipes.CELLS, *CURVES],
     "fedsim": [*fedsim.CELLS, *network_recipes.CELLS],
     "athena": athena.CELLS,
@@ -62,7 +67,15 @@ def test_names_are_unique_and_those_of_their_paper() -> None:
     assert len(names) == len(set(names))
     expected = {"fedgroup-table1", "fedgroup-table3", "flexcfl-table1", "flexcfl-table3", "flexcfl-table4"}
     expected |= {"flexcfl-figure6", "fedsim-table4", "fedsim-table7", "fedsim-figure8", "fedsim-figure10"}
-    expected |= {"fedgroup-figure3", "fedgroup-figure4", "fedgroup-figure5", "flexcfl-figure3", "flexcfl-figure4"}
+    expected |= {
+        "fedgroup-figure1",
+        "flexcfl-figure1",
+        "fedgroup-figure3",
+        "fedgroup-figure4",
+        "fedgroup-figure5",
+        "flexcfl-figure3",
+        "flexcfl-figure4",
+    }
     expected |= {"flexcfl-figure5", "fedsim-table6", *(f"fedsim-figure{n}" for n in range(3, 11))}
     expected |= {"athena-eps", "athena-figure1", "athena-figure2", "athena-figure3", "athena-figure4", "athena-table1"}
     assert expected <= set(names)
@@ -190,6 +203,15 @@ def test_flexcfl_table_i(paper: Callable[[str], list[str]]) -> None:
         if match := re.fullmatch(r"(\d+(?: \(IID\))?) ([\d.]+) ([\d.]+) ([\d.]+)% ([\d.]+)% (\d+)", line.strip()):
             found[match[1]] = tuple(map(float, match.groups()[1:]))
     assert found == flexcfl.TABLE_I_PUBLISHED
+
+
+def test_flexcfls_table_i_has_no_l2_term_but_in_its_variant() -> None:
+    """The paper's section 3.1 names none; the code has 0.001 in Tables III and IV."""
+    terms = {cell.column: dict(cell.setting.model_options) for cell in flexcfl.TABLE_I}
+    assert terms == {"FedAvg": {}, flexcfl.WITH_L2: {"l2": 0.001}}
+    compared = tables()["flexcfl-table1"][1].compare([])
+    assert {number.column for number in compared} & set(terms) == set() and not any(n.variant_of for n in compared)
+    assert [cell.variant_of for cell in flexcfl.TABLE_I] == [""] * 4 + ["FedAvg"] * 4
 
 
 GAIN = r"(-?\d+\.\d+) ?± ?(\d+\.\d+)"

@@ -282,6 +282,15 @@ def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
     tried = "tried: as coded: 84.5 (2 runs); other reading: 83.0 (1 run)"
     assert first(number(80.0), *others, *readings, evidence=READ).shown_by == tried
     assert first(number(*LOWER_RUNS)).shown_by == "tried: one more run: 76.9 to 89.1 (5 runs)"
+    on_draws = first(replace(number(*LOWER_RUNS), seeds=35))
+    assert on_draws.shown_by == "tried: one more run: 76.9 to 89.1 (35 runs on 5 draws)"
+
+
+def test_the_interval_beside_an_unknown_cause_is_that_which_decided() -> None:
+    """Ours holds 90, that of the variant which explains the column does not."""
+    unknown = with_a_column_that_the_variant_explains(number(*FIVE_RUNS), *LOWER_RUNS)
+    assert unknown.source == variant(*LOWER_RUNS)
+    assert unknown.shown_by == "tried: as coded: 83.0 (5 runs); as coded, one more run: 76.9 to 89.1 (5 runs)"
 
 
 # --- on the page

@@ -18,10 +18,18 @@ from papers.fedgroup import figure_recipes as fedgroup
 from papers.fedgroup import figures as fedgroup_figures
 from papers.flexcfl import eta_figures
 from papers.flexcfl import figure_recipes as flexcfl
+from papers.flexcfl import figures as flexcfl_figures
 from papers.recipe import Cell, Setting
 
 TINY = Setting("tiny", "digits", (("clients", 12),), "mclr", (), 0.1, 2, epochs=1, rounds=3, cohort=4, seeds=(0, 1))
-CURVED = [*fedgroup.FIGURE_3, *fedgroup.FIGURE_4, *flexcfl.FIGURE_3, *flexcfl.FIGURE_5]
+CURVED = [
+    *fedgroup.FIGURE_1,
+    *flexcfl.FIGURE_1,
+    *fedgroup.FIGURE_3,
+    *fedgroup.FIGURE_4,
+    *flexcfl.FIGURE_3,
+    *flexcfl.FIGURE_5,
+]
 
 
 def record(round: int, **values: Any) -> dict[str, Any]:
@@ -45,10 +53,10 @@ def fake_pairs(cell: Cell) -> dict[str, Any]:
 
 def test_every_cell_is_there_once_and_short() -> None:
     cells = [*CURVED, *fedgroup.FIGURE_5]
-    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 4 + 9 + 5 + 10 + 5
+    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 8 + 4 + 9 + 5 + 10 + 5
     short, long = ([c for c in cells if (c.setting.seconds < 60) == is_short] for is_short in (True, False))
     assert all(1 <= len(c.setting.seeds) <= 3 for c in cells) and {c.setting.seeds for c in long} == {(0,)}
-    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 36
+    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 44
 
 
 def test_the_sweep_varies_the_inter_group_rate_and_nothing_else() -> None:
@@ -105,7 +113,7 @@ def test_pairs_are_measured_and_stored_in_part() -> None:
 
 
 def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_range() -> None:
-    cell, axes = CURVED[0], Figure().subplots()
+    cell, axes = fedgroup.FIGURE_3[0], Figure().subplots()
     plot(axes, [fake_line(cell, 0), fake_line(cell, 1), fake_line(CURVED[1], 2)], cell, "accuracy", label="it")
     (line,) = axes.lines
     np.testing.assert_array_equal(np.asarray(line.get_xdata(), float), [1, 3, 5])
@@ -125,6 +133,8 @@ def test_clusters_are_those_of_the_first_seed() -> None:
 
 
 SHOWN = {  # what a figure says only where it has runs
+    "fedgroup-figure1": "accuracy; dotted, right axis: discrepancy, summed over the cohort (eq. 4)",
+    "flexcfl-figure1": "accuracy; dotted, right axis: discrepancy, mean over the cohort (eq. 3)",
     "fedgroup-figure3": "all, on the global model",
     "fedgroup-figure4": "all, on the global model",
     "fedgroup-figure5": "correlation 0.987",
@@ -134,8 +144,13 @@ SHOWN = {  # what a figure says only where it has runs
 }
 
 
+def draw_flexcfl(results: Any, docs: Path) -> None:
+    eta_figures.draw(results, docs)
+    flexcfl_figures.BY_CLASSES.draw(results, docs)
+
+
 @pytest.mark.parametrize(
-    ("draw", "paper"), [(fedgroup_figures.draw, "fedgroup"), (eta_figures.draw, "flexcfl")], ids=["fedgroup", "flexcfl"]
+    ("draw", "paper"), [(fedgroup_figures.draw, "fedgroup"), (draw_flexcfl, "flexcfl")], ids=["fedgroup", "flexcfl"]
 )
 def test_figures_are_drawn_with_and_without_runs(draw: Callable[[Any, Path], None], paper: str, tmp_path: Path) -> None:
     runs = [fake_line(cell, seed) for cell in CURVED for seed in (0, 1)]
@@ -147,20 +162,35 @@ def test_figures_are_drawn_with_and_without_runs(draw: Callable[[Any, Path], Non
         assert all((SHOWN[name] in text) == bool(results) for name, text in drawn.items())
 
 
+def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedGroup's eq. 4 is a sum over the cohort, FlexCFL's eq. 3 a mean; a panel for each number of classes."""
+    figures: list[Figure] = []
+    monkeypatch.setattr("fedkin.reporting.style.write", lambda figure, path: figures.append(figure))
+    for figure in (fedgroup_figures.BY_CLASSES, flexcfl_figures.BY_CLASSES):
+        lines = [fake_line(cell, 0) for cell in figure.cells]
+        figure.draw([{**line, "discrepancy_sum": [7.0] * 3, "discrepancy_mean": [9.0] * 3} for line in lines], Path())
+    for figure, height, classes in zip(figures, (7.0, 9.0), ("1235", ("1", "3", "5", "10 (IID)")), strict=True):
+        left, right = figure.axes[:4], figure.axes[4:]
+        assert [axes.get_title(loc="left") for axes in left] == [f"classes per client: {name}" for name in classes]
+        assert [np.asarray(axes.lines[0].get_ydata(), float).tolist() for axes in right] == [[height] * 3] * 4
+
+
 def test_sections_name_their_figures() -> None:
     text = fedgroup_figures.section([fake_pairs(fedgroup.FIGURE_5[0])])
-    assert "MNIST-MCLR: 0.987." in text and "not run" in fedgroup_figures.section([])
+    assert "3 seeds: MNIST-MCLR: 0.987. The figure" in text and "not run" in fedgroup_figures.section([])
     assert "images/fedgroup-figure5.svg" in text
     assert "images/flexcfl-figure3-curves.svg" in eta_figures.figure_3([])
+    assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
     assert "The paper trains an MLP: one seed of it here" in eta_figures.figure_5([])
 
 
 def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
-    """Of the last stored round: 0.5, and 0.7 of a third seed; methods without clusters have no line."""
+    """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a third seed; methods
+    without clusters have no line."""
     two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
     last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
     alone = {name: v for name, v in fake_line(flexcfl.FIGURE_5[1], 0).items() if name != "global_accuracy"}
     row = flexcfl.FIGURE_5[0].setting.row
-    expected = f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 3 |"
+    expected = f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 5 of 300 | 3 |"
     assert eta_figures.figure_5([*two, last, alone]).count(row) == 1
     assert expected in eta_figures.figure_5([*two, last, alone]) and "not run" in eta_figures.figure_5([alone])

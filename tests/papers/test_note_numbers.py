@@ -61,7 +61,10 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
     """Of a curve of every third round from the first on, value 33 is that of round 97; incomplete rounds have none."""
     curves = [[None, *[0.8] * 31, best, 0.9, *[0.95] * 66] for best in (0.85, 0.87)]
     runs = [figure("III", "MNIST-MCLR", "IFCA, first client", curve) | {"seed": s} for s, curve in enumerate(curves)]
-    assert flexcfl(runs) == {"slip, 97 rounds": "85.0 to 87.0"}
+    assert flexcfl(runs) == {"slip, 97 rounds": "85.0 to 87.0", "swap all, 124 rounds": NOT_RUN}
+    swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 is that of round 124
+    runs = [figure("IV", "MNIST-MCLR: swap all", "FlexCFL", swapped) | {"seed": 0}]
+    assert flexcfl(runs) == {"slip, 97 rounds": NOT_RUN, "swap all, 124 rounds": "92.0"}
 
 
 def test_planted_runs_are_counted_where_the_clusters_are_the_true_ones() -> None:

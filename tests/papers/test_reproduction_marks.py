@@ -200,14 +200,15 @@ def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
 
 
 def test_the_longest_runs_are_named() -> None:
-    """The median decides; rows that are not counted do not: a CNN's, a deviation's."""
+    """The median decides; what is not counted does not: a CNN's row, a deviation's, a variant's column."""
     cnn = {**line("FedAvg", 0.9, flexcfl.MNIST_CNN.row), "seconds": 900.0}
     other = {**line("FedAvg", 0.9, flexcfl.FEMNIST_OWN.row), "seconds": 800.0}
     mlp = [
         {**line("FedAvg", 0.9, flexcfl.MNIST_MLP.row), "seed": s, "seconds": t} for s, t in enumerate((5.0, 90.0, 7))
     ]
     short = [{**line("FedAvg", 0.894), "seconds": 6.0}]
-    words = duration({"flexcfl": [cnn, other, *mlp, *short]})
+    variant = {**line("FeSEM, first client", 0.9), "seconds": 700.0}
+    words = duration({"flexcfl": [cnn, other, variant, *mlp, *short]})
     assert "flexcfl-table3's MNIST-MLP, have taken 7 seconds in the median and at most 90, on a core each" in words
     assert duration({"flexcfl": [cnn, other]}) == ""
 
