@@ -175,9 +175,9 @@ def fedsim_loses(results: Stores) -> str:
     return (
         f"**FedSim is behind both baselines on Synthetic(1, 1), as its paper says, on each of {len(over_avg)} draws** "
         f"with the sizes and label shares of the authors' file: it gains {avg} over FedAvg and {prox} over FedProx; "
-        f"the paper prints -6.2 and -7.0 (one-tailed paired t-tests of the draws: p = {p_avg:.2g} and {p_prox:.2g}, "
-        f"not adjusted; the verdicts of Table 7 are, for all of its comparisons). On {len(others)} other draws it "
-        f"gains {elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)'`"
+        f"the paper prints -6.2 and -7.0. One-tailed paired t-tests of the draws have p = {p_avg:.2g} and "
+        f"{p_prox:.2g}, not adjusted for the other comparisons of Table 7, as its verdicts are. On {len(others)} other "
+        f"draws it gains {elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)'`"
     )
 
 

@@ -154,7 +154,7 @@ BORNE_OUT = {
         "on each of 5 draws** with the sizes and label shares of the authors' file: it gains -5.0 points (-5.0 to "
         "-5.0) over FedAvg and -6.0 points (-6.0 to -6.0) over FedProx; the paper",
     ),
-    "its chance": ("fedsim", drawn(-5, 3), "t-tests of the draws: p = 0.031 and 0.031, not adjusted"),  # 2 ** -5
+    "its chance": ("fedsim", drawn(-5, 3), "t-tests of the draws have p = 0.031 and 0.031, not adjusted"),  # 2 ** -5
     "a later swap": ("flexcfl", detecting(), "are detected with a later swap (recall at the end 97%)"),
     "other draws": ("fedsim", drawn(-5, 3), "On 5 other draws it gains +3.0 points (+3.0 to +3.0) over FedAvg"),
     "best rounds": ("flexcfl", flattering(), "10.0 points (FedAvg), 2.0 points (FedProx), 1.0 points (FlexCFL)"),
