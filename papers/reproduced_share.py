@@ -157,7 +157,8 @@ def few_runs(results: Mapping[str, Results]) -> str:
     """How many of the unknown could not be told from spread yet."""
     unknown = _of_cause(Cause.UNKNOWN, results)
     few = sum(len((number.source or number).runs) < LEAST_RUNS for number in unknown)
-    return f" {few} of the unknown have fewer than the {LEAST_RUNS} runs that *spread* asks for." if few else ""
+    have = "has" if few == 1 else "have"
+    return f" {few} of the unknown {have} fewer than the {LEAST_RUNS} runs that *spread* asks for." if few else ""
 
 
 def width_of_spread(results: Mapping[str, Results]) -> str:

@@ -218,7 +218,7 @@ def test_unknown_numbers_of_few_runs_are_named() -> None:
     runs = [{**line("FedProx", best), "seed": seed} for seed, best in enumerate((0.95, 0.9, 0.97, 0.935))]
     runs += [line("RCC", 0.90), line("FedAvg", 0.973, flexcfl.MNIST_CNN.row)]
     assert few_runs({"flexcfl": runs}) == " 2 of the unknown have fewer than the 5 runs that *spread* asks for."
-    assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(" 1 of the unknown")
+    assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(" 1 of the unknown has")
     assert few_runs({"flexcfl": [line("FedAvg", 0.894)]}) == ""
 
 
