@@ -41,8 +41,10 @@ class ClassesFigure:
         with matplotlib.rc_context(STYLE):
             figure = new_figure(4.2 * len(self.cells), 3.6)
             panels = figure.subplots(1, len(self.cells), squeeze=False)[0]
-            for axes, cell in zip(panels, self.cells, strict=True):
-                self._panel(axes, results, cell)
+            right = [self._panel(axes, results, cell) for axes, cell in zip(panels, self.cells, strict=True)]
+            highest = max(axes.get_ylim()[1] for axes in right)
+            for axes in right:
+                axes.set_ylim(0, highest)  # one scale: the paper compares the panels
             write(figure, docs / self.picture)
 
     def section(self, results: Results) -> str:
@@ -54,18 +56,19 @@ class ClassesFigure:
             f"![Fig. 1: accuracy and discrepancy over the rounds, by classes per client]({self.picture})"
         )
 
-    def _panel(self, axes: Any, results: Results, cell: Cell) -> None:
+    def _panel(self, axes: Any, results: Results, cell: Cell) -> Any:
+        """Draw it; the right axis."""
         from fedkin.reporting.style import COLOURS, prepare
 
-        prepare(axes, f"classes per client: {cell.setting.row}", f"accuracy; dotted, right axis: {self.label}")
+        prepare(axes, f"classes per client: {cell.setting.row}", "accuracy; dotted, right axis: discrepancy")
         right = axes.twinx()
         plot(axes, results, cell, "accuracy", color=COLOURS[0])
         plot(right, results, cell, self.quantity, color=COLOURS[1], ls=":", lw=1.2)
         right.margins(x=0)
-        right.set_ylim(bottom=0)
         axes.set_ylim(0, 1)
         finish(axes, percent=True)
         right.set_visible(bool(axes.lines))
+        return right
 
 
 def cells_of(table_i: Sequence[Cell]) -> list[Cell]:
