@@ -60,15 +60,17 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def _curves(results: Results, settings: Sequence[Setting], columns: int, table: str = "") -> Any:
-    """Figures 3, 6 and 9: mean accuracy of the three methods. ``table``: of the settings, where not 4 or 7."""
+    """Figures 3, 6 and 9: mean accuracy of the three methods, a panel for each setting that was run. ``table``: of the
+    settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
-    figure, panels = _panels(-(-len(settings) // columns), columns)
-    for axes, setting in zip(panels, settings, strict=True):
-        curves = curves_of(results, table or table_of(setting), setting.row, list(THREE))
-        axes.set_visible(bool(curves))
-        if curves:
-            accuracies(axes, curves, setting.row)
+    curves = {s.row: curves_of(results, table or table_of(s), s.row, list(THREE)) for s in settings}
+    available = {row: of_row for row, of_row in curves.items() if of_row}
+    figure, panels = _panels(-(-len(available) // columns) or 1, columns)
+    for axes, (row, of_row) in zip(panels, available.items(), strict=False):
+        accuracies(axes, of_row, row)
+    for axes in panels[len(available) :]:
+        axes.set_visible(False)
     return figure
 
 

@@ -12,7 +12,7 @@ import pytest
 import papers
 from papers.catalogue import PAPERS
 from papers.fedsim import figures, page
-from papers.fedsim.network_recipes import MNIST_CNN
+from papers.fedsim.network_recipes import FIGURE_6, MNIST_CNN
 from papers.fedsim.recipes import FEMNIST, MNIST, SYNTHETIC
 from papers.results_page import section
 
@@ -69,6 +69,10 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
     (line,) = shown.lines  # FedSim's; a run of Table 4 is none of this figure's
     assert line.get_ydata()[1:].tolist() == pytest.approx([0.54, 0.56])
     assert not any(axes.get_visible() for axes in others)
+    last = FIGURE_6[-1].row
+    figures.draw(runs(last, "FedSim", 4, 2, "6"), tmp_path)
+    shown, *others = drawn["fedsim-networks"].axes  # no empty places above it
+    assert shown.get_title(loc="left") == last and [axes.get_visible() for axes in others] == [False]
 
 
 def test_the_page_has_figure_7_of_both_tables_data() -> None:
