@@ -164,8 +164,9 @@ class Scorer:
     def _blocks(self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str) -> tuple:
         """Positions of the samples, and their blocks on the devices: cached while clients and models stay the same."""
         key, slot = (clients.tobytes(), model_index.tobytes()), (split, model_index.ndim)
-        if slot in self._cache and self._cache[slot][0] == key:
-            return self._cache[slot][1]
+        kept = self._cache.get(slot)  # read once: another thread may score other clients meanwhile
+        if kept is not None and kept[0] == key:
+            return kept[1]
         owned = self._data.part(split).select(clients)
         devices = self._mesh.size
         sets, own = np.unique(model_index, axis=0, return_inverse=True)

@@ -22,7 +22,7 @@ from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_devi
 from fedkin.simulation.local_training import Shared
 from fedkin.simulation.padding import Plan, plan, stack_plans
 from fedkin.simulation.recipe import Recipe
-from fedkin.simulation.repeated_samples import RepeatedSamples
+from fedkin.simulation.repeated_samples import RepeatedSamples, SamplesOfCall
 
 _WIDTH = 64  # samples at a time of a full gradient
 _MANY = 4  # models for each row, above which a call has many
@@ -162,8 +162,8 @@ class Trainer:
         owned = rows_by_device(batches, min(len(self._devices), len(clients)), self._lanes or 1)
         positive = np.zeros_like(model_index) if positive is None else positive
         plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
-        known = not self._keep and self._repeated.known([clients[r] for r in owned])
-        x = None if known else self._data.x
+        call = SamplesOfCall() if self._keep else self._repeated.begin([clients[r] for r in owned])
+        x = self._data.x if call.samples is None else None
         for r in owned:
             own = [batches[i] for i in r]
             plan = self._plan(x, clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
@@ -172,7 +172,7 @@ class Trainer:
                 plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
             plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
         whole, mesh = stack_plans(plans), mesh_of(self._devices[: len(owned)])
-        return owned, whole if self._keep else whole._replace(x=self._repeated.on_devices(mesh, whole.x))
+        return owned, whole if self._keep else whole._replace(x=self._repeated.on_devices(call, mesh, whole.x))
 
     def _with_recipe(
         self,

@@ -59,13 +59,61 @@ def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     assert given == [True, True, False, False, True, True]
 
 
+def call(kept: RepeatedSamples, clients: np.ndarray, samples: np.ndarray | None) -> tuple[bool, Any]:
+    """Whether the devices had the samples of a call, and what it trains on."""
+    own = kept.begin([clients])
+    return own.samples is not None, kept.on_devices(own, mesh_of(local_devices(1)), samples)
+
+
 def test_nothing_is_kept_of_cohorts_that_change() -> None:
-    kept, mesh = RepeatedSamples(), mesh_of(local_devices(1))
+    kept = RepeatedSamples()
     one, other = np.ones((1, 4, 2), np.float32), np.zeros((1, 4, 2), np.float32)
     for clients, samples in ((SOME, one), (OTHERS, other), (SOME, one)):
-        assert not kept.known([clients])
-        assert kept.on_devices(mesh, samples) is samples
-    assert not kept.known([SOME])
-    stored = kept.on_devices(mesh, one)
-    assert kept.known([SOME]) and kept.on_devices(mesh, None) is stored
+        repeated, used = call(kept, clients, samples)
+        assert not repeated and used is samples
+    repeated, stored = call(kept, SOME, one)
+    assert not repeated
+    assert call(kept, SOME, None) == (True, stored)
     np.testing.assert_array_equal(stored, one)
+
+
+def test_calls_of_two_threads_do_not_mix_their_samples() -> None:
+    """Between the two steps of a call comes a whole call of other clients."""
+    kept, mesh = RepeatedSamples(), mesh_of(local_devices(1))
+    samples = {"some": np.ones((1, 4, 2), np.float32), "others": np.zeros((1, 4, 2), np.float32)}
+    call(kept, SOME, samples["some"])
+    second = kept.begin([SOME])
+    for _ in range(2):
+        call(kept, OTHERS, samples["others"])
+    np.testing.assert_array_equal(kept.on_devices(second, mesh, samples["some"]), samples["some"])
+    third = kept.begin([SOME])
+    repeated, used = call(kept, OTHERS, samples["others"])
+    assert not repeated and used is samples["others"]
+    np.testing.assert_array_equal(kept.on_devices(third, mesh, None), samples["some"])
+
+
+def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on several threads: while one call gathers its samples, two of other clients come and go."""
+    monkeypatch.setattr(trainer, "has_room", lambda *_: False)
+    data, work = federation(), SGD(batch_size=10, lr=0.1)
+    model, stack = mlp(data, hidden=4), trainer.stack_plans
+    world, first = SimulatedWorld(data, model, work), np.zeros(3, np.int64)
+
+    def update(used: SimulatedWorld, clients: np.ndarray, round: int) -> bytes:
+        return train(used, models(model)[:1], clients, first, stream=Stream(3, round)).update.tobytes()
+
+    def interrupted(plans: list[Any]) -> Any:
+        monkeypatch.setattr(trainer, "stack_plans", stack)
+        for round in (10, 11):
+            assert update(world, OTHERS, round) == expected[round]
+        return stack(plans)
+
+    cohorts = {1: SOME, 2: SOME, 3: SOME, 4: SOME, 10: OTHERS, 11: OTHERS}
+    expected = {t: update(SimulatedWorld(data, model, work), own, t) for t, own in cohorts.items()}
+    assert update(world, SOME, 1) == expected[1]
+    monkeypatch.setattr(trainer, "stack_plans", interrupted)  # while its samples are to be kept
+    assert update(world, SOME, 2) == expected[2]
+    for _ in range(2):
+        assert update(world, SOME, 3) == expected[3]
+    monkeypatch.setattr(trainer, "stack_plans", interrupted)  # while they are on the devices
+    assert update(world, SOME, 4) == expected[4]
