@@ -87,7 +87,7 @@ def test_nobody_is_a_round_ahead() -> None:
 def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> None:
     network, names = MemoryNetwork(), ["p0", "p1", "p2"]
     method, storage = METHODS["gossip"](neighbours=2), MemoryStorage()
-    step = LockstepSettings(names, deadline=0.3)
+    step = LockstepSettings(names, deadline=1.0)
     everybody = [
         make_peer(two_clusters(3), network, k, method, lockstep=step, storage=storage, rounds=2) for k in range(2)
     ]
