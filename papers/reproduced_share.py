@@ -90,7 +90,11 @@ def section(results: Mapping[str, Results]) -> str:
         [
             "## How much was reproduced",
             headline(total),
-            in_other_words(total) + agreed_once(results) + few_runs(results) + width_of_spread(results),
+            in_other_words(total)
+            + agreed_once(results)
+            + few_runs(results)
+            + width_of_spread(results)
+            + code_and_spread(results),
             meanings(),
             duration(results),
             markdown(HEAD, rows),
@@ -170,6 +174,20 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
     return (
         " *Spread* shows no more than that our runs do not contradict the paper's number: half of their intervals "
         f"are wider than {median(widths):.0f} points."
+    )
+
+
+def code_and_spread(results: Mapping[str, Results]) -> str:
+    """How many of *spread* need what the authors' code does: one more run with it may give the number, without not."""
+    numbers = _of_cause(Cause.SPREAD, results)
+    variants = [n for n in numbers if n.source and n.source.variant_of and len(n.runs) >= LEAST_RUNS]
+    intervals = [(n.printed, *prediction_interval(n.runs)) for n in variants if n.printed is not None]
+    count = sum(not low <= printed <= high for printed, low, high in intervals)
+    if not count:
+        return ""
+    return (
+        f" {count} of these numbers {'needs' if count == 1 else 'need'} what the authors' code does: the interval of a "
+        "variant with it holds the paper's number, and that of ours without it does not."
     )
 
 
