@@ -40,9 +40,10 @@ MEANINGS = {
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
     Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
     Cause.SPREAD: (
-        "possible, and no run shows it: the paper's number, of one run, is where one more run of ours would be (the "
-        f"95% prediction interval, from at least {LEAST_RUNS} runs, each from its own seed or on its own draw of the "
-        "data)"
+        "possible, and no run shows it: the paper's number, of one run, is where one more run would be (the 95% "
+        f"prediction interval, from at least {LEAST_RUNS} runs, each from its own seed or on its own draw of the "
+        "data): a run of ours or, where a variant with what the authors' code does gives more numbers of the column "
+        "and has these runs, a run of that variant"
     ),
     Cause.COPY: (
         "possible, and no run shows it: the paper prints the same numbers in another row of the table, where ours "

@@ -15,6 +15,7 @@ from papers.advise import page as advise_page
 from papers.advise.recipes import OTHERS, PLANTED
 from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
+from papers.flexcfl import weightings
 from papers.flexcfl.recipes import MNIST
 from papers.panm import page as panm_page
 from papers.panm.numbers import behind_the_oracle, by_alpha, percent_of, runs_of
@@ -118,10 +119,14 @@ def planted(results: Results) -> Numbers:
 
 def flexcfl(results: Results) -> Numbers:
     """Best accuracies on MNIST-MCLR in as many rounds as the authors' code was run again for: of IFCA with the first
-    client, and of FlexCFL under swap all."""
+    client, and of FlexCFL under swap all; and the means of Table III by how a cluster's mean is taken."""
     slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
     swapped = values_of(results, "IV", f"{MNIST.row}: swap all", "FlexCFL", "curve")
-    return {"slip, 97 rounds": _best_until(97, slip), "swap all, 124 rounds": _best_until(124, swapped)}
+    numbers = {"slip, 97 rounds": _best_until(97, slip), "swap all, 124 rounds": _best_until(124, swapped)}
+    for method in weightings.METHODS:
+        for name, of_rows in zip(weightings.NAMES, weightings.accuracies(results, method, "III"), strict=True):
+            numbers[f"Table III, {method}, {name}"] = _text(mean(of_rows) if of_rows else nan, ".1f")
+    return numbers
 
 
 def _best_until(round: int, curves: list[list[float | None]]) -> str:

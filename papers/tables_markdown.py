@@ -61,17 +61,21 @@ def accuracies(results: Results, cells: Sequence[Cell], figure: str, with_paper:
     of_row = {s: [c for c in cells if c.setting == s] for s in rows}
     counts = {s: seeds(results, of_row[s]) for s in rows}
     lines = [[s.row, *(entry(s, c) for c in columns), counts[s]] for s in rows if counts[s] != "0"]
-    no_run = [
-        f"{s.row} ({len(of_row[s])} cells{f'; needs {s.needs}, not among our files' if s.needs else ''})"
-        for s in rows
-        if counts[s] == "0"
-    ]
+    no_run = [_not_run(s, len(of_row[s])) for s in rows if counts[s] == "0"]
     return "\n\n".join(
         [
             *([markdown(["", *columns, "seeds"], lines)] if lines else []),
             *([f"Not run yet: {'; '.join(no_run)}."] if no_run and with_paper else []),
         ]
     )
+
+
+def _not_run(setting: Setting, cells: int) -> str:
+    """A row without runs: its cells, the time of its runs by the recipe's estimate, and data that are missing."""
+    hours = setting.seconds * len(setting.seeds) * cells / 3600
+    time = f"about {hours:.0f} h" if hours >= 1 else "less than an hour"
+    needs = f"; needs {setting.needs}, not among our files" if setting.needs else ""
+    return f"{setting.row} ({cells} cells, {time}{needs})"
 
 
 def by_classes(
@@ -93,8 +97,8 @@ def by_classes(
         for statistic, form, theirs in zip(accuracy_numbers.STATISTICS, forms, printed, strict=True):
             ours = form(values_of(results, "I", classes, column, statistic.figure.format(distance=distance)))
             row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
-        rows.append(row)
-    return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS)], rows)
+        rows.append([*row, str(len(values_of(results, "I", classes, column, "best")))])
+    return markdown(["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS), "seeds"], rows)
 
 
 def global_models(results: Results, cells: Sequence[Cell]) -> str:
@@ -126,14 +130,14 @@ def percent(values: list) -> str:
 
 
 def mean_and_range(values: list) -> str:
-    """Mean and range; runs that never reached it (None) are counted."""
+    """Mean and range; runs that never reached it (None) are in no mean, and it is said of how many others it is."""
     numbers = [v for v in values if v is not None]
     if not numbers:
         return "not run" if not values else "**never**"
     if len(values) == 1:
         return f"**{_digits(numbers[0])}**"
-    never = f", {len(values) - len(numbers)} never" if len(numbers) < len(values) else ""
-    return f"**{_digits(mean(numbers))}** ({_digits(min(numbers))} - {_digits(max(numbers))}{never})"
+    of_those = f" in {len(numbers)} of {len(values)} runs" if len(numbers) < len(values) else ""
+    return f"**{_digits(mean(numbers))}{of_those}** ({_digits(min(numbers))} - {_digits(max(numbers))})"
 
 
 def _digits(value: float | int) -> str:

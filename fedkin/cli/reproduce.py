@@ -38,24 +38,26 @@ def reproduce_command(
             "--out", metavar="DIR", help="Folder of the stored runs (default: papers/results, or else results)."
         ),
     ] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="Run nothing: the numbers of the stored runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
 ) -> None:
     """Reproduce a table or a figure of the papers, beside the published numbers.
 
-    Stored runs are not repeated; --out with a new folder runs all. Without arguments: the list of tables, and how long
-    each takes."""
+    Stored runs are not repeated; --out with a new folder runs all, --stored none. Without arguments: the list of
+    tables, and how long each takes."""
     with error_exit():
         _find_papers()
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out: expected a folder, {out} is a file")
         if table is None:
-            if rows or columns or seeds is not None:
-                raise ConfigError("--rows, --columns and --seeds need a table: fedkin reproduce NAME --rows ...")
+            if rows or columns or seeds is not None or stored:
+                needy = "--rows, --columns, --seeds and --stored need a table"
+                raise ConfigError(f"{needy}: fedkin reproduce NAME --rows ...")
             return _list_tables(out, as_json)
         from papers.table_request import request_table
 
         request = request_table(table, rows or (), columns or (), seeds, out)
-        _print_numbers(request, _run_missing(request), as_json)
+        _print_numbers(request, 0 if stored else _run_missing(request), as_json)
 
 
 def _find_papers() -> None:

@@ -39,7 +39,8 @@ def femnist(
 ) -> FederatedData:
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
-    By default the federation of FedProx, FedGroup, FlexCFL and FedSim: lower-case a .. j, 200 clients of 5 classes.
+    By default lower-case a .. j, 200 clients of 5 classes, as FedSim's text has it. The file of FedGroup and FlexCFL
+    has 3 classes a client (``classes_per_client=3``), and clients share images (``shared_images=True``).
 
     FedProx's authors shuffle the files of a class before clients take its first images. The pool is sorted by writer,
     so it is shuffled too: else the first images of a class come from few writers, and are too alike. Not known of the
@@ -51,7 +52,7 @@ def femnist(
 
     Args:
         clients: N; None for 200, or for all writers. Of writers, the first N.
-        classes_per_client: k; None for 5, as FedSim's text says. The file that FedProx's authors published has 3.
+        classes_per_client: k; None for 5, as FedSim's text says. The file of FedGroup and FlexCFL has 3.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels are always 0 .. 9.
         shared_images: the published partition, in which clients share images and train on each other's test images.
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.

@@ -11,7 +11,7 @@ import numpy as np
 
 from papers.classes_figure import ClassesFigure
 from papers.curves import finish, plot, plot_clusters
-from papers.fedgroup.figure_recipes import FIGURE_1, FIGURE_3, FIGURE_4, FIGURE_5, SEEDS, SETTINGS_3, SETTINGS_4
+from papers.fedgroup.figure_recipes import FIGURE_1, FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
 from papers.note_numbers import span
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Results, values_of
@@ -41,7 +41,7 @@ def draw(results: Results, docs: Path) -> None:
 def section(results: Results) -> str:
     """Figs. 3 to 5 on the page."""
     lines = [
-        f"{cell.setting.row}: {span(values, '.3f')}"
+        f"{cell.setting.row}: {span(values, '.3f')} ({len(values)} seed{'s' if len(values) > 1 else ''})"
         for cell in FIGURE_5
         if (values := values_of(results, cell.table, cell.setting.row, cell.column, "correlation"))
     ]
@@ -55,7 +55,7 @@ def section(results: Results) -> str:
             global_models(results, [*FIGURE_3, *FIGURE_4]),
             "![Training loss, and distance of the groups to the global model](images/fedgroup-global.svg)",
             "### Fig. 5: distances of clients by all cosines and by three",
-            f"Correlation over all pairs, lowest and highest of {len(SEEDS)} seeds: {'; '.join(lines) or 'not run'}. "
+            f"Correlation over all pairs, lowest and highest: {'; '.join(lines) or 'not run'}. "
             "The figure is of the first.",
             "![Fig. 5: pairs of clients, distance in M over distance in M'](images/fedgroup-figure5.svg)",
         ]

@@ -62,7 +62,7 @@ def figure_5(results: Results) -> str:
     """Fig. 5 on the page."""
     return (
         "### Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
-        "The paper trains an MLP: one seed of it here, and three of logistic regression.\n\n"
+        "The paper trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_5)}\n\n"
         "![Fig. 5: accuracy and training loss by inter-group learning rate](images/flexcfl-figure5-curves.svg)"
     )

@@ -12,7 +12,7 @@ from statistics import mean
 
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl.recipes import TABLE_III, TABLE_IV, VARIANTS
-from papers.reproduction_marks import MARGIN, near
+from papers.reproduction_marks import MARGIN, ComparedNumber, near
 from papers.tables_markdown import Results, markdown
 
 METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
@@ -37,13 +37,28 @@ def distances(results: Results, method: str, table: str, data: str = "") -> list
         table: III or IV; rows that are not the paper's, or lack a column, are left out.
         data: only rows that begin so.
     """
+    return [[abs(n.difference or 0.0) for n in of_column] for of_column in _numbers(results, method, table, data)]
+
+
+def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
+    """Ours, in percent: of each column of the method a list, row by row, of the rows of ``distances``.
+
+    Args:
+        results: stored runs.
+        method: IFCA or FeSEM.
+        table: III or IV.
+    """
+    return [[n.exact for n in of_column] for of_column in _numbers(results, method, table)]
+
+
+def _numbers(results: Results, method: str, table: str, data: str = "") -> list[list[ComparedNumber]]:
     names = columns(method)
     of_table = TABLE_III if table == "III" else TABLE_IV
     cells = [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
-    far = {(n.row, n.column): abs(n.difference) for n in best_accuracies(results, cells) if n.difference is not None}
+    run = {(n.row, n.column): n for n in best_accuracies(results, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)
-    whole = [row for row in rows if row.startswith(data) and all((row, name) in far for name in names)]
-    return [[far[row, name] for row in whole] for name in names]
+    whole = [row for row in rows if row.startswith(data) and all((row, name) in run for name in names)]
+    return [[run[row, name] for row in whole] for name in names]
 
 
 def table(results: Results) -> str:

@@ -124,6 +124,17 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
     assert ran("--out", "a") == 6  # what is there is not run again
 
 
+@pytest.mark.usefixtures("toy")
+def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
+    one = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "fedavg", "--seeds", "1")
+    reproduce(*one)
+    store = (elsewhere / "results" / "toy.jsonl").read_bytes()
+    output = json.loads(reproduce("toy-table1", "--stored", "--json").stdout)
+    assert output["ran"] == 0 and (elsewhere / "results" / "toy.jsonl").read_bytes() == store
+    assert [number["seeds"] for number in output["numbers"]].count(1) == 1
+    assert "not run" in reproduce("toy-table1", "--stored").stdout
+
+
 def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout
@@ -194,6 +205,7 @@ def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkey
         (("toy-table1", "--rows", ","), ("expected the name of a row", "','")),
         (("toy-table1", "--seeds", "0"), ("--seeds", "at least 1", "got 0")),
         (("--rows", "digits"), ("need a table",)),
+        (("--stored",), ("--stored need a table",)),
     ],
     ids=str,
 )

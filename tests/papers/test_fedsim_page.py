@@ -89,6 +89,24 @@ def test_the_page_has_figure_7_of_both_tables_data() -> None:
         assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | 2 |" in figure_7
 
 
+def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
+    """Similarity gains 4 points and round robin 1 on one row, and 1 and 2 on the other."""
+    rows = {"(0.75, 0.75)": (4, 1), "(1, 1)": (1, 2)}
+    results = [
+        run
+        for name, gains in rows.items()
+        for column, gain in zip(("FedAvg", "FedSim", page.ROUND_ROBIN), (0, *gains), strict=True)
+        for run in runs(SYNTHETIC[name].row, column, gain, 2, "7")
+    ]
+    assert page.round_robin_ahead(results) == (
+        "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way round; on (1, 1) -1.00, "
+        "as the text says."
+    )
+    assert page.round_robin_ahead(results[: len(results) // 2]) == (
+        "Round robin was not run on both rows that the text names."
+    )
+
+
 def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
     """The text quotes it of the draws: the least and the largest gain."""
     row = MNIST.row

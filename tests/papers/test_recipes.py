@@ -54,7 +54,7 @@ def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
 
 
 def test_numbers_say_how_many_seeds_never_got_there() -> None:
-    assert mean_and_range([14, None, 16]) == "**15** (14 - 16, 1 never)"
+    assert mean_and_range([14, None, 16]) == "**15 in 2 of 3 runs** (14 - 16)"
     assert mean_and_range([None]) == "**never**"
     assert mean_and_range([]) == percent([]) == "not run"
 
