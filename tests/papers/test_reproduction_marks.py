@@ -196,8 +196,8 @@ def test_further_seeds_of_what_differs_are_no_secret() -> None:
     """FedAvg agrees from two runs and from five; FedProx differs from one."""
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
-        " Further seeds were run first where a number differed: 1 of the 1 numbers within the margin and 1 of the 1 that "
-        "differ have fewer than 5 runs."
+        " Further seeds were run first where a number differed: 1 of the 1 numbers within the margin and 1 of the 1 "
+        "that differ have fewer than 5 runs."
     )
     assert runs_by_outcome({"flexcfl": [*agreeing, line("FedProx", 0.95)]}) == ""
 
