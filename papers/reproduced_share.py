@@ -161,9 +161,9 @@ def runs_by_outcome(results: Mapping[str, Results]) -> str:
     if not agree[0]:
         return ""
     return (
-        f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} numbers within the margin and "
-        f"{differ[0]} of the {differ[1]} that differ have fewer than {LEAST_RUNS} runs. So an agreement by chance "
-        "has been tested less, and *spread* can be the cause only where these seeds were run."
+        f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} numbers within the "
+        f"margin and {differ[0]} of the {differ[1]} that differ have fewer than {LEAST_RUNS} runs. So an agreement by "
+        "chance has been tested less, and *spread* can be the cause only where these seeds were run."
     )
 
 
