@@ -61,10 +61,27 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
     """Of a curve of every third round from the first on, value 33 is that of round 97; incomplete rounds have none."""
     curves = [[None, *[0.8] * 31, best, 0.9, *[0.95] * 66] for best in (0.85, 0.87)]
     runs = [figure("III", "MNIST-MCLR", "IFCA, first client", curve) | {"seed": s} for s, curve in enumerate(curves)]
-    assert flexcfl(runs) == {"slip, 97 rounds": "85.0 to 87.0", "swap all, 124 rounds": NOT_RUN}
+    numbers = flexcfl(runs)
+    assert (numbers["slip, 97 rounds"], numbers["swap all, 124 rounds"]) == ("85.0 to 87.0", NOT_RUN)
     swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 is that of round 124
     runs = [figure("IV", "MNIST-MCLR: swap all", "FlexCFL", swapped) | {"seed": 0}]
-    assert flexcfl(runs) == {"slip, 97 rounds": NOT_RUN, "swap all, 124 rounds": "92.0"}
+    numbers = flexcfl(runs)
+    assert (numbers["slip, 97 rounds"], numbers["swap all, 124 rounds"]) == (NOT_RUN, "92.0")
+
+
+def test_means_of_table_iii_are_of_the_rows_where_all_three_means_were_run() -> None:
+    """Two rows of IFCA with all three; of the third, MNIST-MLP, one is missing; FeSEM was not run."""
+    rows = {"MNIST-MCLR": (0.96, 0.90, 0.95), "Synthetic(1,1)-MCLR": (0.90, 0.80, 0.92), "MNIST-MLP": (0.5, 0.5)}
+    columns = ("IFCA", "IFCA, first client", "IFCA, by samples")
+    runs = [
+        {"table": "III", "row": row, "column": column, "seed": 0, "best": best}
+        for row, of_row in rows.items()
+        for column, best in zip(columns, of_row, strict=False)
+    ]
+    numbers = flexcfl(runs)
+    shown = {name.split(", ", 2)[2]: value for name, value in numbers.items() if name.startswith("Table III, IFCA")}
+    assert shown == {"all clients alike": "93.0", "the first client": "85.0", "by samples": "93.5"}
+    assert numbers["Table III, FeSEM, by samples"] == NOT_RUN
 
 
 def test_planted_runs_are_counted_where_the_clusters_are_the_true_ones() -> None:
