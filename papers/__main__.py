@@ -11,55 +11,45 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from fedkin.core.errors import FedkinError
-from papers import run_queue
-from papers.catalogue import PAPERS
-from papers.result_store import Job, Line, Stored, read
+from fedkin.core.errors import ConfigError
+from fedkin.core.storage import write_atomic
+from papers import command_line, run_queue
+from papers.catalogue import PAPERS, tables
+from papers.command_line import DOCS, RESULTS
+from papers.result_store import Job, Line, Stored, read, store_of
 from papers.results_page import page
-
-DOCS = Path("docs")
-RESULTS = Path("papers/results")
+from papers.table_request import plain
 
 
 def main(arguments: list[str]) -> None:
     """Run what the command line names, and write the page."""
-    options = _parser().parse_args(arguments)
-    jobs = _select(options.rows)
-    if options.check:
-        raise SystemExit(_check(options.check))
-    try:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.check and options.hours is not None:
+        parser.error("--check runs stored runs again, for as long as they take: leave out --hours")
+    with command_line.ends_in_one_line():
+        jobs = _select(options.rows, options.seed)
+        if options.check:
+            raise SystemExit(_check(options.check, jobs, options.seed))
         if options.rows or options.hours is not None:
             run_missing(jobs, options.seed, options.hours, options.workers)
         write(DOCS)
-    except FedkinError as error:
-        raise SystemExit(f"error: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("python -m papers", __doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="run these rows, by the beginnings of their names")
-    parser.add_argument("--hours", type=_positive, help="run what is missing for so long, the most valuable first")
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes side by side")
-    parser.add_argument("--check", type=int, default=0, metavar="N", help="run N stored runs again, and compare")
+    command_line.add_workers(parser)
+    again = "run N stored runs again, the shortest of each paper first, and compare"
+    parser.add_argument("--check", type=command_line.whole_number, metavar="N", help=again)
     return parser
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"expected a number of hours above 0, got {text}")
-    return value
 
 
 class NamedJob(NamedTuple):
@@ -80,16 +70,33 @@ def named_jobs() -> Iterator[NamedJob]:
                 yield NamedJob(paper.name, job, (job.row, *(f"{prefix}/{job.row}" for prefix in prefixes)))
 
 
-def _select(rows: Sequence[str]) -> list[Job] | None:
-    """The jobs of the rows that begin so; None: all. Ends the program at a row that does not exist."""
-    unknown = [row for row in rows if not any(_begins(job.names, row) for job in named_jobs())]
-    if unknown:
-        raise SystemExit(f"no row begins with {', '.join(unknown)}; nothing was run")
-    return [each.job for each in named_jobs() if any(_begins(each.names, row) for row in rows)] if rows else None
+def _select(rows: Sequence[str], seeds: Sequence[int]) -> list[Job] | None:
+    """The jobs of the tables of these names, and of the rows that begin so; None: all.
+
+    Raises ConfigError at a row that does not exist, and at a seed that none of them has.
+    """
+    named = list(named_jobs())
+    jobs = [job for row in rows for job in _jobs_of(row, named)]
+    every = jobs if rows else [each.job for each in named]
+    for seed in seeds:
+        if not any(seed in job.seeds for job in every):
+            raise ConfigError(f"--seed {seed}: no recipe of these rows has this seed")
+    return jobs if rows else None
 
 
-def _begins(names: Sequence[str], row: str) -> bool:
-    return any(name.startswith(row) for name in names)
+def _jobs_of(row: str, named: Sequence[NamedJob]) -> Sequence[Job]:
+    """The jobs of a table or figure of that name, as in ``fedkin reproduce``; else of the rows that begin so."""
+    of_table = {name: table.jobs for _, table in tables().values() for name in (table.name, *table.also)}
+    if plain(row) in of_table:
+        return of_table[plain(row)]
+    jobs = [each.job for each in named if plain(row) and any(plain(name).startswith(plain(row)) for name in each.names)]
+    if not jobs:
+        names = [*of_table, *(part for each in named for name in each.names for part in (name, name.split(",")[0]))]
+        of_plain = {plain(name): name for name in names}
+        near = get_close_matches(plain(row), of_plain, 1)
+        hint = f"did you mean {of_plain[near[0]]!r}?" if near else "`fedkin reproduce` lists all tables."
+        raise ConfigError(f"no table and no row begins with {row!r}; {hint} Nothing was run")
+    return jobs
 
 
 def run_missing(
@@ -103,52 +110,45 @@ def run_missing(
         hours: of all together; None: until all are done.
         workers: processes side by side.
     """
-    with run_queue.claimed(RESULTS), _sigterm_as_ctrl_c():
-        _run_missing(jobs, seeds, hours, workers)
+    with run_queue.claimed(RESULTS), command_line.sigterm_as_ctrl_c():
+        runs = run_queue.queue(RESULTS, jobs, seeds)
+        try:
+            command_line.print_runs(run_queue.carry_out(runs, RESULTS, hours, workers), _in_a_line, RESULTS)
+        finally:
+            left = run_queue.queue(RESULTS, jobs, seeds)
+            time = sum(run.seconds for run in left) / 3600
+            print(
+                f"{len(runs) - len(left)} runs made; {len(left)} left, about {time:.1f} hours of a core",
+                file=sys.stderr,
+            )
+            longer = sorted({run.job.row for run in left if hours is not None and run.seconds > 3600 * hours})
+            if longer:
+                print(f"longer than {hours:g} hours a run: {', '.join(longer)}", file=sys.stderr)
 
 
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends the queue as Ctrl-C does, worker processes included."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _in_a_line(line: Line) -> str:
+    """A run without its curves."""
+    return json.dumps({name: value for name, value in line.items() if not isinstance(value, (list, dict))})
 
 
-def _run_missing(jobs: Sequence[Job] | None, seeds: Sequence[int], hours: float | None, workers: int) -> None:
-    runs = run_queue.queue(RESULTS, jobs, seeds)
-    done = 0
-    try:
-        for line in run_queue.carry_out(runs, RESULTS, hours, workers):
-            done += 1
-            print(json.dumps({k: v for k, v in line.items() if not isinstance(v, (list, dict))}), flush=True)
-    except KeyboardInterrupt:
-        raise SystemExit(f"interrupted; {done} runs are kept in {RESULTS}, and the same command goes on") from None
-    finally:
-        left = run_queue.queue(RESULTS, jobs, seeds)
-        seconds = sum(run.seconds for run in left)
-        print(f"{done} runs made; {len(left)} left, about {seconds / 3600:.1f} hours of a core", file=sys.stderr)
-        longer = sorted({run.job.row for run in left if hours is not None and run.seconds > 3600 * hours})
-        if longer:
-            print(f"longer than {hours:g} hours a run: {', '.join(longer)}", file=sys.stderr)
-
-
-def _check(count: int) -> int:
+def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
     """Run stored runs again, the shortest first of each paper in turn; 1 where a figure differs."""
     differing = 0
-    for job, line in run_queue.stored_runs(RESULTS, count):
-        again = job.run(line["seed"])
-        names = [name for name in line if name != "seconds" and line[name] != json.loads(json.dumps(again.get(name)))]
-        print(f"{job.name}, seed {line['seed']}: {'differs in ' + ', '.join(names) if names else 'equal'}", flush=True)
-        differing += bool(names)
+    try:
+        for job, line in run_queue.stored_runs(RESULTS, count, jobs, seeds):
+            again = json.loads(json.dumps(job.run(line["seed"])))
+            names = [name for name in line if name != "seconds" and line[name] != again.get(name)]
+            outcome = f"differs in {', '.join(names)}" if names else "equal"
+            print(f"{job.name}, seed {line['seed']}: {outcome}", flush=True)
+            differing += bool(names)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
     return int(differing > 0)
 
 
 def stored() -> dict[str, Stored]:
     """What the stores hold of today's recipes, and what is left out."""
-    return {name: read(RESULTS / f"{name}.jsonl", paper.jobs()) for name, paper in PAPERS.items()}
+    return {name: read(store_of(RESULTS, name), paper.jobs()) for name, paper in PAPERS.items()}
 
 
 def write(docs: Path) -> None:
@@ -163,7 +163,7 @@ def write(docs: Path) -> None:
         if paper.draw:
             paper.draw(results[name], docs)
     text = page(results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out)
-    (docs / "results.md").write_text(text)
+    write_atomic(docs / "results.md", text)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,16 @@ def _name(line: Line) -> str:
     return ", ".join(str(word) for word in words if word) or "a run without a name"
 
 
+def store_of(folder: Path, name: str) -> Path:
+    """The file of a store.
+
+    Args:
+        folder: of all stores.
+        name: of the paper, or ``trust``.
+    """
+    return folder / f"{name}.jsonl"
+
+
 def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False) -> Stored:
     """What a store holds.
 
@@ -175,7 +185,7 @@ def _hashable(value: Any) -> Any:
 def _text(store: Path) -> str:
     if not store.exists():
         return ""
-    with storage_errors(store):
+    with storage_errors(store, "read"):
         return store.read_bytes().decode(errors="replace")
 
 

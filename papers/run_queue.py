@@ -19,7 +19,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, FedkinError
 from papers.catalogue import PAPERS
-from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows
+from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows, store_of
 from papers.trust import runs as attacked
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # a run beside others; the same bits
@@ -61,7 +61,7 @@ def queue(folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[i
     runs: list[QueuedRun] = []
     for paper in PAPERS.values():
         jobs = paper.jobs()
-        stored = read(folder / f"{paper.name}.jsonl", jobs).runs
+        stored = read(store_of(folder, paper.name), jobs).runs
         times = seconds_of_rows(jobs, stored)
         for job in jobs if selected is None else [job for job in jobs if job in selected]:
             wanted = [seed for seed in job.seeds if not seeds or seed in seeds]
@@ -101,7 +101,7 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
         workers: processes, of a core each.
     """
     for paper in {run.paper for run in runs}:
-        prepare(folder / f"{paper}.jsonl")
+        prepare(store_of(folder, paper))
     end = time.monotonic() + 3600 * hours if hours is not None else float("inf")
     left, running = list(runs), dict[Future[Line], QueuedRun]()
     pool = _pool(workers)
@@ -119,7 +119,7 @@ def carry_out(runs: Sequence[QueuedRun], folder: Path, hours: float | None, work
             for future in done:
                 run = running.pop(future)
                 if line := _result(future, run):
-                    keep(line, folder / f"{run.paper}.jsonl")
+                    keep(line, store_of(folder, run.paper))
                     yield line
                 else:
                     left = [other for other in left if (other.paper, other.job.row) != (run.paper, run.job.row)]
@@ -193,27 +193,35 @@ def _is_alive(process: int) -> bool:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes at once; what they were doing is done again later."""
+    """Kill the processes; what they were doing is done again later.
+
+    SIGTERM would not end them: a run notes it and goes on to the end of its round, and a process that it does end may
+    hold a lock that the others wait for.
+    """
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
-        process.terminate()
+        process.kill()
 
 
-def stored_runs(folder: Path, count: int) -> list[tuple[Job, Line]]:
+def stored_runs(
+    folder: Path, count: int, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
+) -> list[tuple[Job, Line]]:
     """Runs of today's recipes that are stored: of each paper in turn, the next of its rows, by the shortest first.
 
     Args:
         folder: of the stores.
         count: how many, at most.
+        selected: only of these jobs; None: of all.
+        seeds: only of these; empty: of all.
     """
     by_paper: list[list[tuple[Job, Line]]] = []
     for paper in PAPERS.values():
-        jobs = paper.jobs()
-        runs = sorted(read(folder / f"{paper.name}.jsonl", jobs).runs, key=lambda line: line.get("seconds", 0))
+        jobs = [job for job in paper.jobs() if selected is None or job in selected]
+        lines = [line for line in read(store_of(folder, paper.name), jobs).runs if not seeds or line["seed"] in seeds]
+        runs = [(next(job for job in jobs if job.matches(line)), line) for line in lines]
         rows: dict[str, tuple[Job, Line]] = {}
-        for line in runs:
-            job = next(job for job in jobs if job.matches(line))
+        for job, line in sorted(runs, key=lambda run: run[1].get("seconds", run[0].seconds)):
             rows.setdefault(job.row, (job, line))
         by_paper.append(list(rows.values()))
     turns = [run for turn in itertools.zip_longest(*by_paper) for run in turn if run is not None]

@@ -12,7 +12,7 @@ from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
-from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows
+from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows, store_of
 
 CHECKOUT = Path("papers/results")
 
@@ -85,7 +85,7 @@ def request_table(
     jobs = tuple(job for job in table.jobs if job.row in in_rows and job.column in in_columns)
     if not jobs:
         raise ConfigError(f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}")
-    return TableRequest(table, store(folder or default_folder(), paper), jobs, paper, seeds)
+    return TableRequest(table, store_of(folder or default_folder(), paper.name), jobs, paper, seeds)
 
 
 def _find_table(name: str) -> tuple[Paper, Table]:
@@ -128,11 +128,6 @@ def default_folder() -> Path:
     return CHECKOUT if CHECKOUT.is_dir() else Path("results")
 
 
-def store(folder: Path, paper: Paper) -> Path:
-    """The runs of a paper's cells, one JSON object a line."""
-    return folder / f"{paper.name}.jsonl"
-
-
 @dataclass(frozen=True)
 class TableSummary:
     """A table in the list: its number of cells, how many have a run, and the seconds of all runs and of those that are
@@ -150,7 +145,7 @@ def summaries(folder: Path | None = None) -> list[TableSummary]:
     """All tables, with what a store holds of each."""
     own, summaries = folder or default_folder(), []
     for paper in PAPERS.values():
-        stored = read(store(own, paper), paper.jobs(), any_seed=True).runs
+        stored = read(store_of(own, paper.name), paper.jobs(), any_seed=True).runs
         summaries += [_summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables]
     return summaries
 
@@ -168,4 +163,6 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
 def shipped(folder: Path, paper: Paper) -> Results:
     """The runs in the checkout, which say how long a run takes; none where they are the store's own."""
     checkout = Path(__file__).resolve().parents[1] / CHECKOUT
-    return [] if checkout == folder.resolve() else read(store(checkout, paper), paper.jobs(), any_seed=True).runs
+    return (
+        [] if checkout == folder.resolve() else read(store_of(checkout, paper.name), paper.jobs(), any_seed=True).runs
+    )

@@ -37,16 +37,21 @@ file_system = FileSystem()  # of this process
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Context in which an OSError becomes a StorageError that names the path."""
+def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
+    """Context in which an OSError becomes a StorageError that names the path.
+
+    Args:
+        path: of the file or folder.
+        task: what cannot be done: ``write`` or ``read``.
+    """
     try:
         yield
     except StorageError:
         raise
     except OSError as error:
         reason, full = error.strerror or str(error), error.errno in (errno.ENOSPC, errno.EDQUOT, None)
-        cure = "free some space or choose another folder" if full else "choose another folder"
-        raise StorageError(f"cannot write {path}: {reason}; {cure}") from error
+        cure = "; free some space or choose another folder" if full else "; choose another folder"
+        raise StorageError(f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}") from error
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
@@ -103,7 +108,7 @@ def drop_torn_line(path: Path) -> None:
     """Cut off the torn last line of a killed process, from which the next would go on. Raises StorageError."""
     if not path.exists():
         return
-    with storage_errors(path):
+    with storage_errors(path, "read"):
         text = path.read_bytes()
     if text and not text.endswith(b"\n"):
         write_atomic(path, text[: text.rfind(b"\n") + 1])
@@ -113,6 +118,6 @@ def complete_lines(path: Path) -> list[str]:
     """The lines of a file that were written to their end; the torn last line of a killed process is left out."""
     if not path.exists():
         return []
-    with storage_errors(path):
+    with storage_errors(path, "read"):
         text = path.read_bytes()
     return text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()

@@ -161,5 +161,5 @@ def _sha256(path: Path) -> str:
     """Of a file; empty where there is none."""
     if not path.exists():
         return ""
-    with storage_errors(path), path.open("rb") as file:
+    with storage_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,44 +8,37 @@ again.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
-from pathlib import Path
 
-from fedkin.core.errors import FedkinError
+from papers import command_line
 from papers.benchmark import findings, page
 from papers.benchmark.queue import STORE, carry_out, missing
+from papers.result_store import Line
 from papers.run_queue import claimed
 
 
 def main(arguments: list[str]) -> None:
     """Run what is missing for so long, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m papers.benchmark", description=__doc__)
-    parser.add_argument("--hours", type=float, default=0.0, help="run what is missing for so long")
-    hours = parser.parse_args(arguments).hours
-    if not hours >= 0:
-        raise SystemExit(f"error: --hours must be 0 or more, got {hours}")
-    try:
-        if hours:
-            run_missing(hours)
-        findings.write(page.write(STORE, Path("docs")))
-    except FedkinError as error:
-        raise SystemExit(f"error: {error}") from None
+    options = command_line.parser("python -m papers.benchmark", __doc__).parse_args(arguments)
+    with command_line.ends_in_one_line():
+        if options.hours is not None:
+            run_missing(options.hours)
+        findings.write(page.write(STORE, command_line.DOCS))
 
 
 def run_missing(hours: float) -> None:
     """Run what is missing, and say what was done and what is left."""
-    with claimed(STORE.parent):
-        done, runs = 0, missing(STORE)
-        try:
-            for line in carry_out(runs, STORE, hours):
-                done += 1
-                shown = line.get("refused", line.get("accuracy"))
-                print(line["row"], line["column"], line["trial"], line["seed"], shown, sep=" | ", flush=True)
-        except KeyboardInterrupt:
-            raise SystemExit(f"interrupted; {done} runs are kept in {STORE}, and the same command goes on") from None
+    with claimed(STORE.parent), command_line.sigterm_as_ctrl_c():
+        runs = missing(STORE)
+        done = command_line.print_runs(carry_out(runs, STORE, hours), _in_a_line, STORE)
     print(f"{done} runs made, {len(runs) - done} left", file=sys.stderr)
+
+
+def _in_a_line(line: Line) -> str:
+    """Which run, and its accuracy or why it was refused."""
+    places = [line["row"], line["column"], line["trial"], line["seed"], line.get("refused", line.get("accuracy"))]
+    return " | ".join(map(str, places))
 
 
 if __name__ == "__main__":

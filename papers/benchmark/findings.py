@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.analysis.advise.field_benchmark import CONCEPTS, FINDINGS, LABELS
 from fedkin.analysis.ranks import Ranks
+from fedkin.core.storage import write_atomic
 from fedkin.methods import METHODS
 from fedkin.run.method_options import NO_OPTIONS
 from papers.benchmark.contenders import CONTENDERS
@@ -25,7 +26,7 @@ def write(rankings: Mapping[str, Ranks], path: Path = FINDINGS) -> None:
     kinds = {
         kind: _of_kind(rankings[kind]) for kind in (LABELS, CONCEPTS) if kind in rankings and rankings[kind].tested
     }
-    path.write_text(json.dumps(kinds, indent=1) + "\n")
+    write_atomic(path, json.dumps(kinds, indent=1) + "\n")
 
 
 def _of_kind(ranks: Ranks) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.tables import rows_of
+from fedkin.core.storage import write_atomic
 from fedkin.reporting.ranks_figure import draw
 from fedkin.reporting.style import STYLE
 from fedkin.reporting.style import write as write_figure
@@ -55,7 +56,7 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
         if ranks.tested:
             with matplotlib.rc_context(STYLE):
                 write_figure(draw(ranks, "settings" if name == "all" else "draws"), picture(docs, name))
-    (docs / "benchmark-field.md").write_text(page(runs, rankings))
+    write_atomic(docs / "benchmark-field.md", page(runs, rankings))
     return rankings
 
 

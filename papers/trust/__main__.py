@@ -6,49 +6,38 @@ Interrupt it at any time: the same command goes on. Delete a line of papers/resu
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
 import sys
-from pathlib import Path
 
-from fedkin.core.errors import FedkinError
-from papers import run_queue
-from papers.result_store import pending, read, seconds_of_rows
+from papers import command_line, run_queue
+from papers.result_store import Line, pending, read, seconds_of_rows
 from papers.trust import page
 from papers.trust.runs import STORE, jobs
 
 
 def main(arguments: list[str]) -> None:
     """Run what is missing for so long, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m papers.trust", description=__doc__)
-    parser.add_argument("--hours", type=float, default=0.0, help="run what is missing for so long")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser = command_line.parser("python -m papers.trust", __doc__)
+    command_line.add_workers(parser)
     options = parser.parse_args(arguments)
-    if not options.hours >= 0:
-        raise SystemExit(f"error: --hours must be 0 or more, got {options.hours}")
-    if not options.workers >= 1:
-        raise SystemExit(f"error: --workers must be 1 or more, got {options.workers}")
-    try:
-        if options.hours:
+    with command_line.ends_in_one_line():
+        if options.hours is not None:
             run_missing(options.hours, options.workers)
-        page.write(STORE, Path("docs"))
-    except FedkinError as error:
-        raise SystemExit(f"error: {error}") from None
+        page.write(STORE, command_line.DOCS)
 
 
 def run_missing(hours: float, workers: int) -> None:
     """Run what is missing, and say what was done and what is left."""
-    with run_queue.claimed(STORE.parent):
-        done, runs = 0, missing_runs()
-        try:
-            for line in run_queue.carry_out(runs, STORE.parent, hours, workers):
-                done += 1
-                names = ("federation", "method", "rule", "attack", "seed")
-                print(*(line[name] for name in names), line.get("accuracy", line.get("refused")), flush=True)
-        except KeyboardInterrupt:
-            raise SystemExit(f"interrupted; {done} runs are kept in {STORE}, and the same command goes on") from None
+    with run_queue.claimed(STORE.parent), command_line.sigterm_as_ctrl_c():
+        runs = missing_runs()
+        done = command_line.print_runs(run_queue.carry_out(runs, STORE.parent, hours, workers), _in_a_line, STORE)
     print(f"{done} runs made, {len(runs) - done} left", file=sys.stderr)
+
+
+def _in_a_line(line: Line) -> str:
+    """Which run, and its accuracy or why it was refused."""
+    places = ("federation", "method", "rule", "attack", "seed")
+    return " ".join(str(line[name]) for name in places) + f" {line.get('accuracy', line.get('refused'))}"
 
 
 def missing_runs() -> list[run_queue.QueuedRun]:

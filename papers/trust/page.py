@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from fedkin.core.storage import write_atomic
 from papers.result_store import read
 from papers.tables_markdown import markdown
 from papers.trust.cells import (
@@ -52,7 +53,7 @@ def write(store: Path, docs: Path) -> None:
     stored = read(store, jobs())
     for words in stored.left_out():
         print(f"left out: {words}", file=sys.stderr)
-    (docs / "benchmark-attacks.md").write_text(page(by_cell(stored.runs)))
+    write_atomic(docs / "benchmark-attacks.md", page(by_cell(stored.runs)))
 
 
 def by_cell(lines: Iterable[dict[str, Any]]) -> Runs:

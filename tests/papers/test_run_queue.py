@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ import pytest
 from fedkin.core.errors import ConfigError, DataError
 from papers import __main__ as program
 from papers import run_queue
-from papers.catalogue import PAPERS, Paper, Table
+from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.result_store import Job, Line, keep, read
 from papers.run_queue import carry_out, queue
 
@@ -259,11 +261,106 @@ def test_sigterm_ends_the_queue_as_ctrl_c_does(command: Workbench, monkeypatch: 
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.mark.parametrize("hours", ["0", "-1", "nan", "soon"])
-def test_hours_are_above_zero(command: Workbench, hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+BAD_OPTIONS = {
+    "--hours 0": "expected a number of hours above 0, got 0",
+    "--hours -1": "got -1",
+    "--hours nan": "got nan",
+    "--hours inf": "got inf",
+    "--hours soon": "expected a number of hours above 0, got soon",
+    "--workers 0": "expected a whole number from 1 on, got 0",
+    "--workers -3": "got -3",
+    "--workers two": "got two",
+    "--check 0": "expected a whole number from 1 on, got 0",
+    "--check 2 --hours 1": "leave out --hours",
+}
+
+
+@pytest.mark.parametrize(("options", "words"), BAD_OPTIONS.items(), ids=BAD_OPTIONS)
+def test_a_bad_option_is_named_and_nothing_is_run(
+    command: Workbench, options: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
-        program.main(["--hours", hours])
-    assert not command.started and "--hours" in capsys.readouterr().err
+        program.main(options.split())
+    assert not command.started and words in capsys.readouterr().err
+
+
+def test_outside_a_checkout_no_empty_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    (tmp_path / "docs" / "results.md").write_text("mine")
+    with pytest.raises(SystemExit, match="error: papers/results is no folder here: start this in a checkout"):
+        program.main([])
+    assert (tmp_path / "docs" / "results.md").read_text() == "mine"
+
+
+def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
+    """Table and row of what these names select of the real catalogue."""
+    return {(str(job.key.get("table")), job.row) for job in program._select(rows, seeds) or ()}
+
+
+def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
+    """A figure of a table's runs, the name in any case, and the beginning of a row behind its table."""
+    assert (
+        selection("flexcfl-figure3")
+        == selection("FlexCFL-Table3")
+        == {("III", job.row) for job in tables()["flexcfl-table3"][1].jobs}
+    )
+    assert (
+        selection("flexcfl/IV/mnist-mclr: swap")
+        == selection("flexcfl-table4/MNIST-MCLR: swap")
+        == {
+            ("IV", "MNIST-MCLR: swap all"),
+            ("IV", "MNIST-MCLR: swap part"),
+        }
+    )
+    assert program._select((), ()) is None
+
+
+BAD_ROWS = {
+    "femnist-mlcr": "no table and no row begins with 'femnist-mlcr'; did you mean 'FEMNIST-MCLR'? Nothing was run",
+    "flexcfl-tabel3": "did you mean 'flexcfl-table3'",
+    "": "no table and no row begins with ''; `fedkin reproduce` lists all tables. Nothing was run",
+}
+
+
+@pytest.mark.parametrize(("row", "words"), BAD_ROWS.items(), ids=BAD_ROWS)
+def test_a_row_that_does_not_exist_is_named_with_the_nearest(command: Workbench, row: str, words: str) -> None:
+    with pytest.raises(SystemExit, match="error: ") as refusal:
+        program.main([row])
+    assert words in str(refusal.value) and not command.started
+
+
+def test_a_seed_that_no_recipe_has_is_named(command: Workbench) -> None:
+    with pytest.raises(SystemExit, match="error: --seed 999: no recipe of these rows has this seed"):
+        program.main(["--seed", "999", "--hours", "1"])
+    assert not command.started
+
+
+# --- stored runs again
+
+
+def test_stored_runs_are_made_again_and_compared(command: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shortest first: B by its stored 6 seconds, A by its recipe's 10; C is not stored."""
+    command.keep("A", 0)
+    command.keep("B", 1, seconds=6, best=0.5)
+    assert program._check(3, None, ()) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "B, method, seed 1: differs in best",
+        "A, method, seed 0: equal",
+    ]
+    assert command.started == ["B1", "A0"]
+    assert program._check(1, [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"], (0,)) == 0
+
+
+def test_runs_made_again_end_in_one_line(command: Workbench) -> None:
+    command.keep("A", 0)
+    for failure, words in (
+        (DataError("no such folder"), "error: no such folder"),
+        (KeyboardInterrupt(), "interrupted"),
+    ):
+        command.failing["A0"] = failure
+        with pytest.raises(SystemExit, match=words):
+            program.main(["--check", "1"])
 
 
 # --- real processes
@@ -282,6 +379,31 @@ def test_two_processes_run_and_store_what_one_gives(tmp_path: Path, monkeypatch:
         json.loads(json.dumps(job.run(seed))) for seed in (1, 2)
     ]
     assert not queue(tmp_path, [job], [1, 2])
+
+
+def heed_no_sigterm(mark: str) -> None:
+    """A run that goes on after SIGTERM, as one that waits for the end of its round."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(mark).touch()
+    threading.Event().wait()
+
+
+def test_processes_end_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "")
+    pool = run_queue._pool(2)
+    marks = [tmp_path / name for name in "ab"]
+    for mark in marks:
+        pool.submit(heed_no_sigterm, str(mark))
+    while not all(mark.exists() for mark in marks):
+        time.sleep(0.05)
+    processes = list(pool._processes.values())
+    run_queue._stop(pool)
+    for process in processes:
+        process.join(30)
+    alive = [process for process in processes if process.is_alive()]
+    for process in alive:  # else they outlive the test
+        process.kill()
+    assert len(processes) == 2 and not alive
 
 
 def test_a_queue_that_another_command_runs_ends_in_words(command: Workbench) -> None:

