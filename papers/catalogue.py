@@ -84,9 +84,9 @@ class Paper:
 
 BEST = "highest accuracy of a round in which all clients have a cluster, percent, mean over the seeds"
 POINTS = "within 1.5 points of the paper"
-OURS = "no paper prints a number"
+NO_PAPERS_NUMBER = "no paper prints a number"
 AGREEMENT, ACCURACY = "adjusted Rand index in the last round", "accuracy in the last round, percent"
-LAST_STORED = "accuracy in the last round whose values are stored, percent"
+LAST_STORED_ACCURACY = "accuracy in the last round whose values are stored, percent"
 
 
 def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
@@ -111,20 +111,34 @@ LARGEST = "% of the clients in the largest cluster"
 def _planted(name: str, title: str, *panels: str, section: Callable[[Results], str]) -> Table:
     jobs = planted.jobs(*panels)
     return Table(
-        f"planted-{name}", f"Planted clusters: {title}", AGREEMENT, OURS, jobs, _ends(jobs, "ari", "ARI"), section
+        f"planted-{name}",
+        f"Planted clusters: {title}",
+        AGREEMENT,
+        NO_PAPERS_NUMBER,
+        jobs,
+        _ends(jobs, "ari", "ARI"),
+        section,
     )
 
 
 def _panm(name: str, title: str, *panels: str, section: Callable[[Results], str] | None = None) -> Table:
     jobs = panm.jobs(*panels)
     return Table(
-        f"panm-{name}", f"PANM and peers: {title}", ACCURACY, OURS, jobs, _ends(jobs, "accuracy", "%", 100), section
+        f"panm-{name}",
+        f"PANM and peers: {title}",
+        ACCURACY,
+        NO_PAPERS_NUMBER,
+        jobs,
+        _ends(jobs, "accuracy", "%", 100),
+        section,
     )
 
 
 def _curves(name: str, title: str, cells: Sequence[Cell], section: Callable[[Results], str], *also: str) -> Table:
     jobs = _cells(cells, curves.measure)
-    return Table(name, title, LAST_STORED, OURS, jobs, _ends(jobs, "accuracy", "%", 100), section, also)
+    return Table(
+        name, title, LAST_STORED_ACCURACY, NO_PAPERS_NUMBER, jobs, _ends(jobs, "accuracy", "%", 100), section, also
+    )
 
 
 FEDGROUP = (
@@ -172,7 +186,7 @@ FEDGROUP = (
         "fedgroup-figure5",
         "Fig. 5: distances of clients by all cosines and by three directions",
         "correlation over all pairs of clients",
-        OURS,
+        NO_PAPERS_NUMBER,
         PAIR_JOBS,
         _figures(PAIR_JOBS, lambda run: run["correlation"], "correlation"),
     ),
@@ -269,7 +283,7 @@ FEDSIM = (
         "fedsim-figure4",
         "Figure 4: all clients' gradients in two dimensions",
         "two principal components, in ten clusters",
-        OURS,
+        NO_PAPERS_NUMBER,
         PLANE_JOBS,
         _figures(PLANE_JOBS, lambda run: 100 * max(Counter(run["clusters"]).values()) / len(run["clusters"]), LARGEST),
     ),

@@ -3,7 +3,7 @@
 A place ``{TABLE; ROW; COLUMN}`` in a note is our number in that table of the catalogue, as compared with the
 paper's. ``{TABLE; ROW; COLUMN; FIGURE}`` is the mean over the runs of one of their figures, such as ``final``; with
 ``FIGURE range`` it is the lowest and the highest. ``{NAME}`` is a number that is in no single cell, such as a gain
-(``papers.note_numbers``). Accuracies are in percent. A note thus quotes no number that no run has.
+(``papers.note_numbers``). Accuracies are in percent. A note thus quotes no accuracy that no run has.
 """
 
 from __future__ import annotations

@@ -46,7 +46,6 @@ class Setting:
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
-
     needs: str = ""  # files that nobody may hand on, without which the row cannot be run
 
     def draw(self, seed: int) -> int:

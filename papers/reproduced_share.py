@@ -118,11 +118,10 @@ def headline(total: Share) -> str:
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that are CPU-sized are "
         f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they differ "
-        f"({total.code} code, {total.data} data, {total.authors} authors). {total.spread} more are where one more run "
-        "may be "
-        f"(spread), and {total.copy} stand in another row of the same table, where ours agree with them (copy). "
-        f"**{total.unknown}** differ from a cause that is unknown. {total.above} of all that differ came out above the "
-        f"paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
+        f"({total.code} code, {total.data} data, {total.authors} authors). For {total.spread} more the paper's number "
+        f"is where one more run may be (spread), and {total.copy} stand in another row of the same table, where ours "
+        f"agree with them (copy). **{total.unknown}** differ for an unknown reason. {total.above} of all that differ "
+        f"came out above the paper's and {total.below} below; {total.single_seed} of those run rest on a single seed."
     )
 
 
@@ -134,7 +133,7 @@ def in_other_words(total: Share) -> str:
     either = shown + total.possible
     return (
         f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have a cause that a run "
-        f"shows, and {either} ({either / total.run:.1%}) that or one that our runs do not contradict."
+        f"shows; with the causes that our runs do not contradict they are {either} ({either / total.run:.1%})."
     )
 
 

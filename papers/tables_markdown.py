@@ -74,7 +74,7 @@ def _not_run(setting: Setting, cells: int) -> str:
     """A row without runs: its cells, the time of its runs by the recipe's estimate, and data that are missing."""
     hours = setting.seconds * len(setting.seeds) * cells / 3600
     time = f"about {hours:.0f} h" if hours >= 1 else "less than an hour"
-    needs = f"; needs {setting.needs}, not among our files" if setting.needs else ""
+    needs = f"; needs {setting.needs}, which cannot be handed on" if setting.needs else ""
     return f"{setting.row} ({cells} cells, {time}{needs})"
 
 

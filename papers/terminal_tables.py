@@ -12,30 +12,33 @@ from typing import Any
 
 from rich import progress
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table as Grid
+from rich.text import Text
 
+from papers.catalogue import NO_PAPERS_NUMBER
 from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber
 from papers.result_store import Job, JobList
 from papers.table_request import TableRequest, TableSummary
 
 CAPTION = (
-    "times: of runs as long as those in the store, on two cores; ~ where some row has none, and the recipe's estimate "
-    "is used\nmeasured: cells with a run; left: runs that the store lacks, some seeds of measured cells too"
+    "time: of all runs, on two cores, as long as the stored runs took; ~ where the recipe's estimate stands for some\n"
+    "measured: cells with a run; left: the time of the runs that are missing, also seeds of measured cells"
 )
 
 
 def overview(summaries: Sequence[TableSummary]) -> Grid:
     """The list of all tables."""
     grid = Grid(title="fedkin reproduce NAME", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    grid.add_column("name", no_wrap=True)
-    grid.add_column("content", overflow="fold")
+    grid.add_column("name, and what it shows", overflow="fold")
     for column in ("cells", "measured", "time", "left"):
         grid.add_column(column, justify="right", no_wrap=True)
     for summary in summaries:
         mark = "~" if summary.guessed else ""
         times = [mark + duration(seconds) if seconds else "-" for seconds in (summary.seconds, summary.seconds_left)]
-        grid.add_row(summary.table.name, _content(summary), str(summary.cells), str(summary.measured), *times)
+        about = Group(Text(summary.table.name, "bold"), Padding(_content(summary), (0, 0, 0, 2)))
+        grid.add_row(about, str(summary.cells), str(summary.measured), *times)
     grid.caption, grid.caption_justify = CAPTION, "left"
     return grid
 
@@ -130,8 +133,9 @@ def _mark(number: ComparedNumber) -> str:
 def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the numbers are, when one is reproduced, and how many are."""
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
-    lines = [f"ours: {request.table.statistic}", f"reproduced: {request.table.rule}".replace("*", "")]
-    lines += [", ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
+    lines, rule = [f"ours: {request.table.statistic}"], request.table.rule
+    lines += [rule if rule == NO_PAPERS_NUMBER else f"reproduced: {rule}".replace("*", "")]
+    lines += ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
     left_out = [f"left out: {words}" for words in request.stored().left_out()]
     return [*lines, f"runs: {request.store}", *left_out]
 

@@ -79,8 +79,8 @@ def compare_command(
         if by is not None:
             check_measure(by)
         if resume and (settings or methods is not None or grid or out):
-            goes = "only --seeds, --by, --jobs, --engine and --json go with it"
-            raise ConfigError(f"--resume takes its grid from {resume}; {goes}")
+            others = "only --seeds, --by, --jobs, --engine and --json go with it"
+            raise ConfigError(f"--resume takes its grid from {resume}; {others}")
         check_out(out)
         checked = (
             comparison_folder.reopen(resume, seeds, by)

@@ -49,10 +49,12 @@ def reproduce_command(
         _find_papers()
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out: expected a folder, {out} is a file")
+        if stored and out is not None and not out.is_dir():
+            raise ConfigError(f"--out: {out} is no folder, and --stored shows the runs that are in one")
         if table is None:
             if rows or columns or seeds is not None or stored:
-                needy = "--rows, --columns, --seeds and --stored need a table"
-                raise ConfigError(f"{needy}: fedkin reproduce NAME --rows ...")
+                options = "--rows, --columns, --seeds and --stored"
+                raise ConfigError(f"{options} need a table: fedkin reproduce NAME --rows ...")
             return _list_tables(out, as_json)
         from papers.table_request import request_table
 

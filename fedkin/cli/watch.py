@@ -20,7 +20,8 @@ def watch_command(
     host: Annotated[str, typer.Option("--host", metavar="HOST", help=HOST)] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help=PORT)] = 0,
 ) -> None:
-    """Serve a live page of a run: rounds, accuracy, clusters, and its report. Read only, on this machine only.
+    """Serve a live page of a run: rounds, accuracy, clusters, and its report. Read only; for this machine only, unless
+    --host serves it to others.
 
     Ctrl-C ends the page, not the run."""
     with error_exit():

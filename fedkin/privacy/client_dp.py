@@ -53,7 +53,7 @@ class ClientDP:
 
     def __post_init__(self) -> None:
         if self.noise_multiplier is None and self.epsilon is None:
-            raise ConfigError("privacy: give noise_multiplier, or the epsilon that all rounds may cost together")
+            raise ConfigError("give noise_multiplier, or the epsilon that all rounds may cost together")
         if self.noise_multiplier is not None:
             check_not_negative("noise_multiplier", self.noise_multiplier)
         if self.start_noise is not None:

@@ -37,13 +37,12 @@ class FolderState:
     def words(self) -> str:
         """The state as one line, problems left out."""
         of = f" of {self.rounds}" if self.rounds is not None else ""
+        at = f"round {self.recorded}{of}" if self.recorded is not None else f"no round{of} recorded"
         if self.finished:
-            return f"finished, round {self.recorded}{of}"
+            return f"finished, {at}"
         if self.kept is None:
-            return (
-                f"not finished, round {self.recorded}{of}, no checkpoint" if self.recorded is not None else "not begun"
-            )
-        return f"not finished, round {self.recorded}{of}, goes on after round {self.kept}"
+            return f"not finished, {at}, no checkpoint" if self.recorded is not None else "not begun"
+        return f"not finished, {at}, goes on after round {self.kept}"
 
 
 def states_of(path: Path) -> list[FolderState]:

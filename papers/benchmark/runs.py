@@ -59,20 +59,20 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
     method = candidate.options.applied(candidate.method)
     cohort = data.clients - setting.newcomers
     plan = Plan(setting.rounds, cohort, seed, setting.every, setting.rounds)
-    ended = loop.run(world, method, plan)
-    assert ended.scored is not None  # the last round always is
-    split, scores, clients, last = data.scored_split, ended.scored.scores, ended.scored.clients, ended.records[-1]
+    outcome = loop.run(world, method, plan)
+    assert outcome.scored is not None  # the last round always is
+    split, scores, clients, last = data.scored_split, outcome.scored.scores, outcome.scored.clients, outcome.records[-1]
     if contender.tuned:
-        scores = _tuned(world, ended.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning"))
+        scores = _tuned(world, outcome.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning"))
     elif split == "validation":  # the loop's final scores are of test samples
-        scores = score(world, ended.state, setting.rounds, split=split).scores
+        scores = score(world, outcome.state, setting.rounds, split=split).scores
     accuracy = scores.correct.sum() / scores.examples.sum()
     if setting.every:
-        accuracy = prequential_accuracy(ended.records, setting.every)
+        accuracy = prequential_accuracy(outcome.records, setting.every)
     line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
-    line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(ended.seconds, 3)}
-    line |= _kept(ended, data.clients, world.spec.parameters)
-    return line if validated else line | {"newcomers": _newcomers(world, method, ended.state, setting, seed)}
+    line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(outcome.seconds, 3)}
+    line |= _kept(outcome, data.clients, world.spec.parameters)
+    return line if validated else line | {"newcomers": _newcomers(world, method, outcome.state, setting, seed)}
 
 
 def _of_clients(scores: Scores) -> Line:
@@ -81,13 +81,13 @@ def _of_clients(scores: Scores) -> Line:
     return {"client_mean": float(own.mean()), "bottom_decile": float(own[len(own) // 10])}
 
 
-def _kept(ended: loop.RunState, clients: int, parameters: int) -> Line:
+def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     """What is kept after the last round, in bytes: by the server in the method's state, by the client that keeps most,
     and of one model, for comparison; and the clients' mean share of their own model in the mix that they are served,
     where they keep one (APFL)."""
     memory, everybody = ClientMemory(clients), np.arange(clients)
-    memory.restore(ended.memory)
-    server = sum(array.nbytes for array in vars(ended.state).values())
+    memory.restore(outcome.memory)
+    server = sum(array.nbytes for array in vars(outcome.state).values())
     line = {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
     shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
     return line | ({"own_share": float(shares.mean())} if len(shares) else {})

@@ -132,9 +132,9 @@ def attack_of(name: str, spread: Literal["evenly", "random"], rule: str, seed: i
     rest, _, start = name.partition("@")
     disguise, _, attack = rest.rpartition(">")
     lie, _, attack = attack.rpartition(":")
-    known = RULES[rule]
+    defence = RULES[rule]
     own = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
-    own["against"] = "mean" if known is None else known.rule
+    own["against"] = "mean" if defence is None else defence.rule
     return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **own)
 
 

@@ -102,7 +102,7 @@ def lowest(own: Sequence[dict[str, Any]]) -> str:
 
 def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
     """The best recipe, or what is near it, under each attack, and a line of what it comes to."""
-    rows, known = [], [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
+    rows, attacks_run = [], [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
         own = runs.get(Cell(federation, BEST, rule, attack), [])
         if own:
@@ -112,7 +112,7 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
     if not rows:
         return "No runs yet."
     heads = ["attack", "accuracy", "worst seed", "worst kind", "bottom 10%", "ARI", "attackers alone", "suspected"]
-    return "\n\n".join([summary(runs, federation, BEST, rule, known), markdown(heads, rows)])
+    return "\n\n".join([summary(runs, federation, BEST, rule, attacks_run), markdown(heads, rows)])
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:

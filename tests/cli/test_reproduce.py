@@ -139,7 +139,7 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout
     assert "✓ reproduced (1 round for 2)" in shown and "no number in the paper" in shown and "-1.00" in shown
-    assert "1 reproduced, 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
+    assert "1 reproduced; 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,7 @@ def test_without_a_checkout_it_says_where_the_tables_are(elsewhere: Path, monkey
         (("toy-table1", "--seeds", "0"), ("--seeds", "at least 1", "got 0")),
         (("--rows", "digits"), ("need a table",)),
         (("--stored",), ("--stored need a table",)),
+        (("toy-table1", "--stored", "--out", "misspelt"), ("--out: misspelt is no folder",)),
     ],
     ids=str,
 )

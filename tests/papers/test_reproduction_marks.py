@@ -166,8 +166,8 @@ def test_the_share_in_words() -> None:
     words = headline(Share(63, 39, 9, 1, code=1, spread=2, data=0, authors=1, unknown=4, above=5, below=3))
     assert words.startswith("**1 of 39** published numbers")
     assert "11% of the 9 that were run" in words
-    assert "Of 2 more a run shows why they differ (1 code, 0 data, 1 authors). 2 more are where one more run" in words
-    assert "**4** differ from a cause that is unknown" in words
+    assert "Of 2 more a run shows why they differ (1 code, 0 data, 1 authors). For 2 more the paper's number" in words
+    assert "**4** differ for an unknown reason" in words
     assert "5 of all that differ came out above the paper's and 3 below" in words
     assert "were run" not in headline(Share(63, 39))
     top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
@@ -205,8 +205,8 @@ def test_further_seeds_of_what_differs_are_no_secret() -> None:
 def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
     share = Share(40, 40, 40, reproduced=20, code=3, data=2, authors=1, spread=5, copy=2, unknown=7)
     assert in_other_words(share) == (
-        "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows, and 33 (82.5%) that or one that our "
-        "runs do not contradict."
+        "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows; with the causes that our runs do "
+        "not contradict they are 33 (82.5%)."
     )
     assert in_other_words(Share(63, 39)) == ""
 

@@ -151,6 +151,12 @@ def test_a_run_of_an_earlier_version_has_no_sums_and_is_read(folder: Path) -> No
     assert len(Run.load(folder).records) == 5
 
 
+def test_a_run_whose_records_are_gone_is_in_no_round(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text("")
+    (state,) = states_of(folder)
+    assert state.words == "finished, no round of 4 recorded" and state.problems
+
+
 def test_a_saved_run_has_digests_too(tiny: FederatedData, folder: Path, tmp_path: Path) -> None:
     Run.load(folder).save(tmp_path / "copy")
     edit_line("metrics.jsonl", "accuracy", 0.99)(tmp_path / "copy", folder)
