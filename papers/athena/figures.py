@@ -57,7 +57,8 @@ def _eps(results: Results) -> Any:
     measured_settings = _run(results, "eps", CLUSTERINGS, [str(epochs) for epochs in PRETRAINING])
     figure, panels = _figure(len(measured_settings), len(SPLITS), 3.0)
     for (split, model), axes in zip(measured_settings, panels, strict=True):
-        prepare(axes, f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}", "clusters over eps, by local epochs")
+        title = f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}"
+        prepare(axes, title, f"clusters over eps, by local epochs; line: {EPS}")
         for epochs, colour, dash in zip(PRETRAINING, COLOURS, DASHES, strict=False):
             run = first_run(results, "eps", CLUSTERINGS[split, model].row, str(epochs))
             if run:

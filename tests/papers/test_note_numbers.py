@@ -48,13 +48,27 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
         figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9], sizes=[7, 1, 2]),
         figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, 0.3]),
     ]
-    found = athena(runs)
-    told = {name: found[f"{name}, mnist, 5 classes"] for name in ("gain", "best gain", "scaling", "best FedAvg")}
-    assert told == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
-    assert found["detectors in round 2, mnist, 5 classes"] == "20"
-    assert found["gain by clusters, 2 classes"] == "60" and found["gain by clusters, 5 classes"] == NOT_RUN
-    assert found["bytes of detectors, mnist, 5 classes"] == "2.5"
-    assert found["clients alone, 2 classes"] == "1" and found["clients alone, IID"] == NOT_RUN
+    numbers = athena(runs)
+    gains = {name: numbers[f"{name}, mnist, 5 classes"] for name in ("gain", "best gain", "scaling", "best FedAvg")}
+    assert gains == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
+    assert numbers["detectors in round 2, mnist, 5 classes"] == "20"
+    assert numbers["gain by clusters, 2 classes"] == "60" and numbers["gain by clusters, 5 classes"] == NOT_RUN
+    assert numbers["bytes of detectors, mnist, 5 classes"] == "2.5"
+    assert numbers["clients alone, 2 classes"] == "1" and numbers["clients alone, IID"] == NOT_RUN
+
+
+def test_rows_in_which_detectors_are_ahead_of_one_model_are_counted() -> None:
+    """They are ahead on one data set, scaled on two of two; a third has no FedAvg."""
+    columns = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
+    rows = {("mnist", "IID"): (0.9, 0.92, 0.8), ("mnist", "5 classes"): (0.7, 0.9, 0.8), ("cifar10", "IID"): (0.9, 0.9)}
+    runs = [
+        figure("Fig. 2-4", COMBINED[place].row, column, [0.1, accuracy])
+        for place, accuracies in rows.items()
+        for column, accuracy in zip(columns, accuracies, strict=False)
+    ]
+    numbers = athena(runs)
+    shown = [numbers[name] for name in ("rows, detectors", "ahead, detectors", "ahead, scaled")]
+    assert shown == ["2", "1", "2"]
 
 
 def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
