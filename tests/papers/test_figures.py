@@ -178,7 +178,7 @@ def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(monkeypatch
 
 def test_sections_name_their_figures() -> None:
     text = fedgroup_figures.section([fake_pairs(fedgroup.FIGURE_5[0])])
-    assert "3 seeds: MNIST-MCLR: 0.987. The figure" in text and "not run" in fedgroup_figures.section([])
+    assert "highest: MNIST-MCLR: 0.987 (1 seed). The figure" in text and "not run" in fedgroup_figures.section([])
     assert "images/fedgroup-figure5.svg" in text
     assert "images/flexcfl-figure3-curves.svg" in eta_figures.figure_3([])
     assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])

@@ -76,9 +76,11 @@ def test_a_row_that_is_not_there_ends_in_words(
     rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=f"no row begins with {rows[-1]}; nothing was run"):
+    results = tmp_path / "papers" / "results"
+    results.mkdir(parents=True)
+    with pytest.raises(SystemExit, match=f"error: no table and no row begins with '{rows[-1]}'.* Nothing was run"):
         main(rows)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["papers"] and not list(results.iterdir())
 
 
 def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
