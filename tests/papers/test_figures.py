@@ -182,7 +182,7 @@ def test_sections_name_their_figures() -> None:
     assert "images/fedgroup-figure5.svg" in text
     assert "images/flexcfl-figure3-curves.svg" in eta_figures.figure_3([])
     assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
-    assert "The paper trains an MLP: one seed of it here" in eta_figures.figure_5([])
+    assert "The paper trains an MLP; logistic regression stands" in eta_figures.figure_5([])
 
 
 def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
