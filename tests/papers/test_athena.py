@@ -151,6 +151,8 @@ def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> N
     assert len(own) == 9 and {(number.seeds, number.mark) for number in own} == {(0, Mark.REPRODUCED)}
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
+    (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]  # beside "9 of 9 hold"
+    assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
 
 

@@ -189,6 +189,18 @@ def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> 
     assert "Local" in tables.breaks(table) and "rotations (-20)" in tables.breaks(table)
 
 
+def test_runs_of_another_setting_are_named_and_not_shown(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row, column = queue.cells()[0].place
+    for seed in range(3):
+        place: Line = {"row": row, "column": column, "trial": None, "seed": seed, "setting": "of a recipe that changed"}
+        keep(place | {"accuracy": 0.5, "chosen": 1}, store)
+    page.write(store, tmp_path)
+    assert f"**0 of {len(queue.cells())} cells" in (tmp_path / "benchmark-field.md").read_text()
+    assert f"{row}, {column}: 3 runs of another setting" in capsys.readouterr().err
+
+
 def test_an_empty_store_has_a_page(store: Path, tmp_path: Path) -> None:
     page.write(store, tmp_path)
     assert f"**0 of {len(queue.cells())} cells" in (tmp_path / "benchmark-field.md").read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedkin.scenarios.shift import Incremental
 from papers.athena import recipes as athena
 from papers.catalogue import PAPERS, Table, tables
 from papers.fedgroup import candidate_recipes, sent140_recipes
@@ -214,6 +215,22 @@ def test_flexcfls_table_i_has_no_l2_term_but_in_its_variant() -> None:
     compared = tables()["flexcfl-table1"][1].compare(runs)
     assert [n.ours for n in compared if (n.row, n.column) == ("1", "best accuracy (%)")] == ["90.00"]
     assert [cell.variant_of for cell in flexcfl.TABLE_I] == [""] * 4 + ["FedAvg"] * 4
+
+
+def test_every_row_of_femnist_is_shuffled_but_that_in_the_pools_order() -> None:
+    """The authors shuffle the images of a class; in the pool's order the first come from few writers."""
+    settings = {cell.setting for cells in CELLS.values() for cell in cells if cell.setting.data == "femnist"}
+    in_order = {setting for setting in settings if not dict(setting.data_options).get("shuffled", True)}
+    assert {setting.row for setting in in_order} == {fedgroup.FEMNIST_BY_WRITER.row}
+    assert len(settings) > len(in_order) and all(setting.deviation for setting in in_order)
+
+
+def test_flexcfls_incremental_rows_are_as_coded_but_those_as_written() -> None:
+    """The two differ in who notices the cut; only the first are compared with the paper."""
+    settings = {cell.setting for cell in CELLS["flexcfl"] if isinstance(cell.setting.shift, Incremental)}
+    shifts = {(setting.row.partition("incremental")[2], setting.shift) for setting in settings}
+    assert shifts == {("", Incremental(as_coded=True)), (", as written", Incremental())}
+    assert all(setting.deviation for setting in settings if setting.shift == Incremental())
 
 
 GAIN = r"(-?\d+\.\d+) ?± ?(\d+\.\d+)"

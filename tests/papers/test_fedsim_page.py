@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import papers
+from fedkin.methods import FedSim
 from papers.catalogue import PAPERS
 from papers.fedsim import figures, page
 from papers.fedsim.network_recipes import FIGURE_6, MNIST_CNN
-from papers.fedsim.recipes import FEMNIST, MNIST, SYNTHETIC
+from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4
 from papers.results_page import section
 
 FOLDER = Path(papers.__file__).parent
@@ -105,6 +106,13 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
     assert page.round_robin_ahead(results[: len(results) // 2]) == (
         "Round robin was not run on both rows that the text names."
     )
+
+
+def test_every_row_of_figure_7_has_clusters_that_are_dealt() -> None:
+    cells = {(cell.setting.row, cell.column): cell for cell in CELLS}
+    for setting in (*TABLE_4, *page.SEVEN):
+        similar, dealt = (cells[setting.row, column].method(5) for column in ("FedSim", page.ROUND_ROBIN))
+        assert (similar, dealt) == (FedSim(clusters=5), FedSim(clusters=5, clustering="round_robin"))
 
 
 def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from papers.catalogue import PAPERS, tables
 from papers.flexcfl import figures
 from papers.flexcfl.recipes import MNIST, TABLE_III, TABLE_IV
+from papers.results_page import section
 
 
 def line(table: str, row: str, column: str, seed: int, curve: list[float | None]) -> dict[str, Any]:
@@ -46,3 +49,14 @@ def test_figures_of_nothing_are_written(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     figures.draw([], tmp_path)
     assert (tmp_path / figures.NO_SHIFT).is_file() and (tmp_path / figures.SHIFTED).is_file()
+
+
+def test_what_is_drawn_is_shown_and_what_is_shown_is_drawn(tmp_path: Path) -> None:
+    """Figures 3 and 4 are offered with the tables whose runs they have, and stand below these."""
+    (tmp_path / "images").mkdir()
+    figures.draw([], tmp_path)
+    shown = re.findall(r"\((images/[\w.-]+)\)", section(PAPERS["flexcfl"], []))
+    assert sorted(shown) == sorted(f"images/{path.name}" for path in (tmp_path / "images").iterdir())
+    for number, picture in ((3, figures.NO_SHIFT), (4, figures.SHIFTED)):
+        table = tables()[f"flexcfl-table{number}"][1]
+        assert f"flexcfl-figure{number}" in table.also and table.section and picture in table.section([])

@@ -11,6 +11,7 @@ import pytest
 from fedkin.methods import FedAvg
 from papers.__main__ import main, named_jobs
 from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
+from papers.inventory import sentence
 from papers.recipe import Cell, Setting, measure
 from papers.results_page import page
 from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
@@ -42,6 +43,7 @@ def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
     assert "**90.0** (89.0 - 91.0)<br>*89.3* ✓" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
     assert "not run" in text and of_papers.endswith("What a person says.\n\n")
+    assert sentence() in of_papers  # which have no recipe, and why
     assert "Table III" in inventory and text.endswith("|\n")
 
 

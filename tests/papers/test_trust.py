@@ -90,6 +90,18 @@ def test_the_committed_page_is_that_of_the_committed_runs(tmp_path: Path) -> Non
     assert not read(runs.STORE, runs.jobs()).left_out()
 
 
+def test_a_run_of_another_setting_is_named_and_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (job,) = [j for j in runs.jobs() if tuple(j.key.values()) == ("even", BEST, RECIPE, NONE)]
+    store = tmp_path / "trust.jsonl"
+    prepare(store)
+    for seed, setting, accuracy in ((0, job.setting(0), 0.3), (1, "of a recipe that was changed", 0.8)):
+        keep({**job.key, "seed": seed, "setting": setting, "accuracy": accuracy, "ari": 0.5}, store)
+    page.write(store, tmp_path)
+    text = (tmp_path / "benchmark-attacks.md").read_text()
+    assert "0.300 (n = 1)" in text and "0.800" not in text and "0.550" not in text  # nor the mean of both
+    assert "1 run of another setting" in capsys.readouterr().err
+
+
 def test_of_the_federation_with_a_minority_five_clients_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = fk.planted
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from fedkin.methods import IFCA, FeSEM
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl import weightings
+from papers.recipe import Cell
 
 
 def runs(column: str, by_row: dict[str, float], table: str = "III") -> list[dict[str, Any]]:
@@ -39,3 +41,19 @@ def test_the_table() -> None:
     assert lines[0] == "| IFCA | III | 2 | **0**, 2.0 | **2**, 0.8 | **2**, 1.3 |"
     assert lines[1] == "| IFCA | IV | 0 | not run | not run | not run |"
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"), [(flexcfl.TABLE_III, 5), (flexcfl.TABLE_IV, 15)], ids=["no shift", "three shifts"]
+)
+def test_each_of_the_papers_rows_has_all_three_means(cells: list[Cell], rows: int) -> None:
+    """IFCA's and FeSEM's, beside one printed number and from cohorts that are drawn alike."""
+    by_place = {(cell.setting, cell.column): cell for cell in cells}
+    plain = [cell for cell in cells if cell.column in weightings.METHODS and not cell.setting.deviation]
+    assert len(plain) == 2 * rows
+    for cell in plain:
+        of_row = [by_place[cell.setting, column] for column in weightings.columns(cell.column)]
+        made = {"IFCA": IFCA, "FeSEM": FeSEM}[cell.column]
+        means = ("simple", "first_client", "examples")
+        assert [each.method(3) for each in of_row] == [made(clusters=3, weighting=mean) for mean in means]
+        assert {(each.published, each.selection) for each in of_row} == {(cell.published, "round_robin")}
