@@ -96,3 +96,8 @@ def test_what_was_added_to_a_file_is_forced_to_the_disk(tmp_path: Path, monkeypa
     assert synced == [path]
     with pytest.raises(StorageError, match=r"cannot write .*nothing: No such file or directory; choose another folder"):
         force_to_disk(tmp_path / "nothing")
+
+
+def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"^cannot read .*: Is a directory$"), storage_errors(tmp_path, "read"):
+        tmp_path.read_bytes()

@@ -216,9 +216,10 @@ def test_the_page_is_the_committed_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hours", ["-1", "nan"])
-def test_hours_that_are_none(hours: str) -> None:
+def test_hours_that_are_none(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         program.main(["--hours", hours])
+    assert f"argument --hours: expected a number of hours above 0, got {hours}" in capsys.readouterr().err
 
 
 def test_two_commands_at_a_time(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -121,10 +121,12 @@ def test_what_is_missing_is_found_again_by_another_process_by_its_key() -> None:
     assert run_queue.jobs_of("fedsim") == run_queue.PAPERS["fedsim"].jobs()
 
 
-def test_hours_must_be_a_number_of_hours(tmp_path: Path) -> None:
-    for arguments in (["--hours", "-1"], ["--workers", "0"]):
+def test_hours_must_be_a_number_of_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value, words in (("--hours", "-1", "a number of hours above 0"), ("--workers", "0", "a whole number")):
         with pytest.raises(SystemExit, match="2"):
-            program.main(arguments)
+            program.main([option, value])
+        error = capsys.readouterr().err
+        assert f"argument {option}: expected {words}" in error and f"got {value}" in error
     prepare(tmp_path / "store.jsonl")
     keep({"seed": 0}, tmp_path / "store.jsonl")
     assert read(tmp_path / "store.jsonl", runs.jobs()).unknown
