@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import subprocess
@@ -399,12 +400,11 @@ def test_processes_end_in_the_middle_of_a_run(tmp_path: Path, monkeypatch: pytes
         time.sleep(0.05)
     processes = list(pool._processes.values())
     run_queue._stop(pool)
-    for process in processes:
-        process.join(30)
-    alive = [process for process in processes if process.is_alive()]
-    for process in alive:  # else they outlive the test
+    # Their sentinels, as is_alive() is true of a process that the pool's own thread has just waited for.
+    ended = [bool(multiprocessing.connection.wait([process.sentinel], 30)) for process in processes]
+    for process in processes:  # else those that have not ended outlive the test
         process.kill()
-    assert len(processes) == 2 and not alive
+    assert ended == [True, True]
 
 
 def test_a_queue_that_another_command_runs_ends_in_words(command: Workbench) -> None:
