@@ -15,6 +15,7 @@ from fedkin.models.convolution import max_pool as max_pool
 
 _UNROLLED_BATCH = 32  # up to this batch size the weight gradient is written out sample by sample
 _UNROLLED_WIDTH = 64  # and from this number of outputs on
+_LARGE = 2**18  # weights of a layer whose input is copied for it
 
 
 @jax.custom_vjp
@@ -22,7 +23,8 @@ def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o
     """x w^T, with a weight gradient that a CPU compiler can fuse into the optimiser's step.
 
     For a small batch and a wide layer the gradient g^T x is a sum of a few outer products. Written out, it never
-    exists in memory: the step reads w once and writes it once.
+    exists in memory: the step reads w once and writes it once. The compiler fuses what gives x into it too, such as
+    pooling, and computes that anew for every output: the x of a large layer is copied first, which ends the fusion.
     """
     return x @ w.T
 
@@ -36,6 +38,8 @@ def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Arra
     small = len(x) <= _UNROLLED_BATCH and len(w) >= _UNROLLED_WIDTH and jax.default_backend() == "cpu"
     if not small:
         return g @ w, g.T @ x
+    if w.size >= _LARGE:
+        x = jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), jnp.arange(len(x)))
     gradient = g[0][:, None] * x[0][None]
     for sample in range(1, len(x)):
         gradient = gradient + g[sample][:, None] * x[sample][None]

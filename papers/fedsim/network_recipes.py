@@ -23,9 +23,9 @@ TEXT: Options = (("text", True),)
 ADAM = Adam(epochs=10, batch_size=10, lr=1e-4)
 
 FEMNIST_CNN = replace(
-    recipes.FEMNIST, row="FEMNIST-CNN, shared images", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=140_000
+    recipes.FEMNIST, row="FEMNIST-CNN, shared images", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=40_000
 )
-MNIST_CNN = replace(recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=6000)
+MNIST_CNN = replace(recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0,), seconds=2000)
 MEX_MLP = replace(
     recipes.MEX, row="Fed-MEx-MLP, its test part", model="mlp", model_options=LAYERS, seeds=(0, 1, 2), seconds=450
 )

@@ -136,6 +136,27 @@ def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatc
     assert (program() != written_out) == (jax.default_backend() == "cpu")
 
 
+def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not, as part of the sum of outer products, once for each of its outputs."""
+    x, w, g = normal(10, 16, 16, 64), normal(64, 4096), normal(10, 64)
+
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return w - jax.vjp(lambda w: product(max_pool(x).reshape(10, -1), w), w)[1](g)[0]
+
+    def result() -> tuple[jax.Array, bool]:
+        """The step, and whether one loop of its program both pools and writes the weights."""
+        program = jax.jit(lambda *at: step(*at)).lower(w, x).compile()
+        parts = program.as_text().split("\n\n")
+        return program(w, x), any("f32[64,4096]" in part and " maximum(" in part for part in parts)
+
+    copied, pools = result()
+    assert not pools
+    monkeypatch.setattr(layers, "_LARGE", w.size + 1)
+    fused, pools = result()
+    assert pools == (jax.default_backend() == "cpu")
+    np.testing.assert_array_equal(copied, fused)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("side", [1, 2, 5, 6])
 def test_depthwise_and_its_gradient(side: int, stride: int) -> None:
