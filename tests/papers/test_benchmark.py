@@ -85,6 +85,16 @@ def test_runs_are_of_the_candidate_that_did_best(store: Path, fake: list) -> Non
     assert list(queue.carry_out(queue.missing(store), store, 0.0)) == []
 
 
+def test_trials_of_another_setting_do_not_count(store: Path, fake: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
+    with monkeypatch.context() as another:
+        another.setattr(queue, "STEPS", STEPS // 2)
+        another.setattr(queue, "measure", lambda _, __, trial, *rest: {"accuracy": (0.99, 0.1, 0.1)[trial]})
+        list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
+    (line,) = queue.carry_out(queue.missing(store)[:1], store, 1.0)
+    assert len(read(store).runs) == 2 * TRIALS + 1 and line["chosen"] == 1
+
+
 def test_a_method_that_refuses_is_not_tried_again(store: Path, fake: list) -> None:
     refused = [(job, seed) for job, seed in queue.missing(store) if job.column == "FedRC"][:6]
     lines = list(queue.carry_out(refused, store, 1.0))
