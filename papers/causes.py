@@ -12,15 +12,15 @@ run:
 
 Two are possible, and no run shows them:
 
-* *spread*: the published number, of one run, is where one more run would be: in the 95% prediction interval of a single
-  run, from at least five (Student's t). Each has its own seed and, where the authors' data are not published, its own
-  draw of the data. The runs are those of the variant that counts, where it has five, and else ours. This shows only
-  that they do not contradict the published number;
+* *spread*: the published number, of one run or draw, is where one more would be: in the 95% prediction interval of a
+  single run, from at least five (Student's t). Each has its own seed and, where the authors' data are not published,
+  its own draw of the data. The runs are those of the variant that counts, where it has five, and else ours. This shows
+  only that they do not contradict the published number;
 * *copy*: the paper prints the number in another row of the same table, under the same shift, and so a second number of
   the column under another shift, and ours agree with both there: that may be where they were measured.
 
-Else the cause is *unknown*, and what was tried stands beside it: the number's variants and readings, with what they
-gave, and where one more run of ours would be.
+Else the cause is *unknown*. Beside it, as beside *spread*, stands what was tried: the number's variants and readings,
+with what they gave; and where one more run of ours would be.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
     Cause.CODE: "a variant with what the authors' code does, and their text does not say, gives the paper's number",
     Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
-    Cause.AUTHORS: "the authors' own code, run again, gives our number and not the paper's",
+    Cause.AUTHORS: (
+        "the authors' own code, run again, gives our number and not the paper's; what it gave is quoted, its log is "
+        "not among the stored runs"
+    ),
     Cause.SPREAD: (
-        "possible, and no run shows it: the paper's number, of one run, is where one more run would be (the 95% "
-        f"prediction interval, from at least {LEAST_RUNS} runs, each from its own seed or on its own draw of the "
-        "data): a run of ours or, where a variant with what the authors' code does gives more numbers of the column "
-        "and has these runs, a run of that variant"
+        "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one draw of the data, is "
+        "where one more run, or draw, would be (the 95% prediction interval, from at least "
+        f"{LEAST_RUNS} runs, each from its own seed or on its own draw): a run of ours or, where a variant with what "
+        "the authors' code does gives more numbers of the column and has these runs, a run of that variant"
     ),
     Cause.COPY: (
         "possible, and no run shows it: the paper prints the same numbers in another row of the table, where ours "
@@ -82,6 +85,7 @@ def _needs_cause(number: ComparedNumber) -> bool:
 def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> ComparedNumber:
     variant, reading = _variant(number, numbers), _reading(number, numbers, evidence)
     as_coded = variant if variant and len(variant.runs) >= LEAST_RUNS else number
+    tried = _outcomes(number, numbers, evidence)
     for cause, shown_by, source in (
         (Cause.CODE, _given(variant, "column"), variant),
         (Cause.DATA, _given(reading, "row"), reading),
@@ -91,19 +95,20 @@ def _explained(number: ComparedNumber, numbers: Sequence[ComparedNumber], eviden
     ):
         if shown_by:
             mark = Mark.EXPLAINED if cause in SHOWN else Mark.NOT_CONTRADICTED
+            if cause == Cause.SPREAD and tried:
+                shown_by = f"{shown_by}; tried: {'; '.join(tried)}"
             return replace(number, mark=mark, cause=cause, shown_by=shown_by, source=source)
-    shown_by = _tried(number, as_coded, numbers, evidence)
+    if len(as_coded.runs) >= LEAST_RUNS:
+        tried = [*tried, _one_more_run(as_coded)]
+    shown_by = f"tried: {'; '.join(tried)}" if tried else ""
     return replace(number, cause=Cause.UNKNOWN, shown_by=shown_by, source=as_coded)
 
 
-def _tried(
-    number: ComparedNumber, as_coded: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
-) -> str:
-    """What was run beside a number whose cause is unknown, and what it gave; nothing where only the number was run.
+def _outcomes(number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence) -> list[str]:
+    """What was run beside a number, and what it gave, in words.
 
     Args:
         number: ours.
-        as_coded: whose runs say where one more would be.
         numbers: of the table.
         evidence: what is known besides.
     """
@@ -111,10 +116,7 @@ def _tried(
     rows = evidence.readings.get(number.row, ())
     readings = [n for n in numbers if n.row in rows and n.column == number.column and not n.variant_of]
     outcomes = [f"{n.column}: {_runs(n)}" for n in variants if n.value is not None]
-    outcomes += [f"{n.row}: {_runs(n)}" for n in readings if n.value is not None]
-    if len(as_coded.runs) >= LEAST_RUNS:
-        outcomes.append(_one_more_run(as_coded))
-    return f"tried: {'; '.join(outcomes)}" if outcomes else ""
+    return outcomes + [f"{n.row}: {_runs(n)}" for n in readings if n.value is not None]
 
 
 def _runs(number: ComparedNumber) -> str:

@@ -45,7 +45,7 @@ SURVEY = "a survey of other papers, no result"
 TIMES = "times of the authors' machines"
 DATA = "the data before any training; no method, and no number is printed"
 LOSS = "test loss; the runs of ATHENA-FL's Fig. 1 keep the accuracy"
-HOURS = "curves of cells that take hours a run; not drawn"
+HOURS = "curves of cells that take a quarter of an hour to hours a run; not drawn"
 
 ENTRIES = (
     Entry(FEDGROUP, "Table I", "FedAvg on MNIST by classes per client", "fedgroup-table1"),

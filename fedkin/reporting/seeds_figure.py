@@ -55,7 +55,13 @@ def draw(repeated: RepeatedRuns) -> Figure:
     return figure
 
 
-def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy", incomplete: Curves | None = None) -> None:
+def accuracies(
+    axes: Axes,
+    curves: Curves,
+    heading: str = "Test accuracy",
+    incomplete: Curves | None = None,
+    sample: str = "seed",
+) -> None:
     """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that every seed has.
 
     Args:
@@ -64,11 +70,13 @@ def accuracies(axes: Axes, curves: Curves, heading: str = "Test accuracy", incom
         heading: of the panel.
         incomplete: the same with the accuracies of rounds in which some clients have no cluster; those of methods that
             have no other are drawn pale.
+        sample: what S counts, in the singular; where the data have several draws, a draw.
     """
     least, seeds = min(map(len, curves.values())), max(map(len, curves.values()))
-    mean = f"mean of {seeds if least == seeds else f'{least} to {seeds}'} seeds" if seeds > 1 else "one seed"
+    count = str(seeds) if least == seeds else f"{least} to {seeds}"
+    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
-    lacking = f"; never complete in all seeds: {', '.join(never)}" if never else ""
+    lacking = f"; never complete in all {sample}s: {', '.join(never)}" if never else ""
     if never and incomplete:
         lacking = "; pale: some clients never have a cluster"
     prepare(axes, heading, (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking)

@@ -11,7 +11,7 @@ import numpy as np
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim.network_recipes import FIGURE_6, TABLE
-from papers.fedsim.numbers import curves_of, table_of
+from papers.fedsim.numbers import paired_curves, sample_of
 from papers.fedsim.paired_comparison import compare
 from papers.fedsim.recipes import (
     ALPHAS,
@@ -64,11 +64,11 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
     settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
-    curves = {s.row: curves_of(results, table or table_of(s), s.row, list(THREE)) for s in settings}
-    available = {row: of_row for row, of_row in curves.items() if of_row}
+    curves = {s: paired_curves(results, s, list(THREE), table) for s in settings}
+    available = {setting: of_row for setting, of_row in curves.items() if of_row}
     figure, panels = _panels(-(-len(available) // columns) or 1, columns)
-    for axes, (row, of_row) in zip(panels, available.items(), strict=False):
-        accuracies(axes, of_row, row)
+    for axes, (setting, of_row) in zip(panels, available.items(), strict=False):
+        accuracies(axes, of_row, setting.row, sample=sample_of(setting))
     for axes in panels[len(available) :]:
         axes.set_visible(False)
     return figure
@@ -80,7 +80,7 @@ def _gains(results: Results, settings: Sequence[Setting]) -> Any:
 
     figure, panels = _panels(2, 2)
     for axes, setting in zip(panels, settings, strict=True):
-        curves = curves_of(results, table_of(setting), setting.row, list(THREE))
+        curves = paired_curves(results, setting, list(THREE))
         axes.set_visible(len(curves) == len(THREE))
         if len(curves) == len(THREE):
             differences(axes, curves, compare(curves, "FedSim", Stream(0).rng()), setting.row)
@@ -93,7 +93,7 @@ def _random(results: Results) -> Any:
 
     figure, panels = _panels(1, 2)
     for axes, setting in zip(panels, (FEMNIST, SYNTHETIC["(1, 1)"]), strict=True):
-        curves = curves_of(results, table_of(setting), setting.row, ["FedSim, round robin", "FedAvg", "FedSim"])
+        curves = paired_curves(results, setting, ["FedSim, round robin", "FedAvg", "FedSim"])
         shown = {
             new: curves[old]
             for old, new in {"FedSim": "similarity", "FedSim, round robin": "round robin", "FedAvg": "FedAvg"}.items()
@@ -101,7 +101,7 @@ def _random(results: Results) -> Any:
         }
         axes.set_visible(bool(shown))
         if shown:
-            accuracies(axes, shown, setting.row)
+            accuracies(axes, shown, setting.row, sample=sample_of(setting))
     return figure
 
 

@@ -45,7 +45,7 @@ def curves_of(results: Results, table: str, row: str, columns: Sequence[str]) ->
     return {column: np.stack([by_seed[seed] for seed in seeds]) for column, by_seed in available.items() if seeds}
 
 
-def paired_curves(results: Results, setting: Setting, columns: Sequence[str]) -> Curves:
+def paired_curves(results: Results, setting: Setting, columns: Sequence[str], table: str = "") -> Curves:
     """Accuracies [S, R] of each column in pairs: a pair for each seed; where the data have several draws, a pair for
     each draw, the mean over its seeds, because seeds of one draw are no independent samples of the data.
 
@@ -53,8 +53,9 @@ def paired_curves(results: Results, setting: Setting, columns: Sequence[str]) ->
         results: stored runs.
         setting: of the row.
         columns: the methods.
+        table: of the cells, where not 4 or 7.
     """
-    table = table_of(setting)
+    table = table or table_of(setting)
     if len(setting.draws) == 1:
         return curves_of(results, table, setting.row, columns)
     of_draws = [
@@ -63,6 +64,11 @@ def paired_curves(results: Results, setting: Setting, columns: Sequence[str]) ->
     ]
     complete = [curves for curves in of_draws if len(curves) == len(columns)]
     return {name: np.stack([curves[name].mean(axis=0) for curves in complete]) for name in columns if complete}
+
+
+def sample_of(setting: Setting) -> str:
+    """What ``paired_curves`` counts."""
+    return "seed" if len(setting.draws) == 1 else "draw"
 
 
 def table_of(setting: Setting) -> str:

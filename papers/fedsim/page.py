@@ -13,7 +13,7 @@ from fedkin.core.randomness import Stream
 from fedkin.measures.pca import component_count
 from papers import synthetic_draws
 from papers.fedsim import network_recipes
-from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves
+from papers.fedsim.numbers import BASELINES, Curves, counted, curves_of, improvements, paired_curves, sample_of
 from papers.fedsim.paired_comparison import BETTER, TOO_FEW, WORSE, compare, improvement, verdict
 from papers.fedsim.paired_tests import as_printed, bootstrap, paired_p
 from papers.fedsim.recipes import (
@@ -103,11 +103,11 @@ def figure_7(results: Results) -> str:
     return "\n\n".join(
         [
             "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
-            "Points of accuracy gained over FedAvg, mean over the rounds and over the seeds that FedAvg, similarity "
-            "and round robin all have (95% interval); *as coded* over its own. The paper's figure is FEMNIST's; its "
-            "text says that on (0.75, 0.75) and (1, 1) round robin is ahead of similarity, where *similarity less "
-            "round robin* would be negative. *Share*: what round robin gains, divided by what similarity gains, where "
-            "both gain.",
+            "Points of accuracy gained over FedAvg, mean over the rounds and over the *n* samples (seeds, or draws "
+            "as above) that FedAvg, similarity and round robin all have (95% interval); *as coded* over its own. The "
+            "paper's figure is FEMNIST's; its text says that on (0.75, 0.75) and (1, 1) round robin is ahead of "
+            "similarity, where *similarity less round robin* would be negative. *Share*: what round robin gains, "
+            "divided by what similarity gains, where both gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             round_robin_ahead(results),
             "![similarity against round robin](images/fedsim-random.svg)",
@@ -143,15 +143,16 @@ def figures(results: Results) -> str:
 
 
 ABOUT = """\
-*Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds 0
-to T and divided by T, with its deviation *over the rounds*. Like theirs it is truncated to two digits; the tables of
-what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, with a bootstrap interval (95%,
-not adjusted for several comparisons) and its range; *ahead* is the number of seeds in which it is above zero. *Verdict*
-is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all comparisons of the table. *Sign* says
-whether a significant difference has the sign of the paper's. In a row with one draw of the data, as in the paper, the
-samples are the seeds: they speak for other initial models, cohorts and batches on that federation. In a row with
-several draws the samples are the draws (each the mean of its seeds): they speak for the generator too. The paper does
-not say FedProx's mu: here it is 1 without stragglers, a guess that the curves of MNIST and of the IID data bear out."""
+*Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds
+0 to T and divided by T, with its deviation *over the rounds*. Like theirs it is truncated to two digits; the tables
+of what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, with a bootstrap interval
+(95%, not adjusted for several comparisons) and its range; *ahead* is the number of samples in which it is above zero.
+*Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all comparisons of the table.
+*Sign* says whether a significant difference has the sign of the paper's. In a row with one draw of the data, as in
+the paper, the samples are the seeds: they speak for other initial models, cohorts and batches on that federation. In
+a row with several draws the samples are the draws (each the mean of its seeds): they speak for the generator too. The
+paper does not say FedProx's mu: here it is 1 without stragglers, a guess that the curves of MNIST and of the IID data
+bear out."""
 
 
 def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
@@ -237,7 +238,7 @@ def significance(results: Results) -> str:
     """In which rounds FedSim is better than both baselines at once, beside what the paper says of it."""
     lines = []
     for setting, printed in SIGNIFICANT_PUBLISHED.items():
-        curves = curves_of(results, "4", setting.row, list(THREE))
+        curves = paired_curves(results, setting, list(THREE))
         if len(curves) == len(THREE):
             comparisons = compare(curves, "FedSim", Stream(0).rng())
             both = np.all([each.significant for each in comparisons], axis=0)[1:]
@@ -273,13 +274,13 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
         as_coded = _points_over_fedavg(results, setting, AS_CODED).get(AS_CODED)
         cells = [_shown(points) for points in (similarity, as_coded, dealt)]
         if as_coded is not None:
-            cells[1] += f"; n = {len(as_coded)}"
+            cells[1] += f"; {_samples(as_coded, setting)}"
         if similarity is None or dealt is None:
             lines.append([setting.row, *cells, "not run", "-", "0"])
             continue
         gain = min(similarity.mean(), dealt.mean()) > 0
         share = f"{dealt.mean() / similarity.mean():.0%}" if gain else "-"
-        lines.append([setting.row, *cells, spread(similarity - dealt), share, str(len(dealt))])
+        lines.append([setting.row, *cells, spread(similarity - dealt), share, _samples(dealt, setting)])
     head = [
         "",
         "by similarity",
@@ -287,9 +288,13 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
         "round robin",
         "similarity less round robin",
         "share",
-        "seeds",
+        "n",
     ]
     return markdown(head, lines)
+
+
+def _samples(points: Float[np.ndarray, "S"], setting: Setting) -> str:
+    return f"{len(points)} {sample_of(setting)}{'s' if len(points) > 1 else ''}"
 
 
 def _points_over_fedavg(results: Results, setting: Setting, *columns: str) -> dict[str, Float[np.ndarray, "S"]]:

@@ -16,15 +16,19 @@ def relative_bytes(results: Results) -> list[ComparedNumber]:
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         for column in COUNTED:
             ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
-            numbers.append(_times(row, column, PRINTED_6.get((row, column)), ours))
+            numbers.append(_times(row, column, PRINTED_6.get((row, column)), ours, _runs(results, row, column)))
     row, column, over, printed = MORE_6
     ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
-    return [*numbers, _times(row, f"{column}, over {over}", printed, ours)]
+    return [*numbers, _times(row, f"{column}, over {over}", printed, ours, _runs(results, row, column))]
 
 
-def _times(row: str, column: str, printed: float | None, ours: float | None) -> ComparedNumber:
+def _times(row: str, column: str, printed: float | None, ours: float | None, seeds: int) -> ComparedNumber:
     margin = MARGIN * (printed or 0)
-    return compare_number(row, column, printed, ours, margin=margin, unit="times", seeds=int(ours is not None))
+    return compare_number(row, column, printed, ours, margin=margin, unit="times", seeds=seeds)
+
+
+def _runs(results: Results, row: str, column: str) -> int:
+    return len(values_of(results, "Fig. 6", row, column, "bytes_down"))
 
 
 def _ratio(ours: float, base: float) -> float | None:

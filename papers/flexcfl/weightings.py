@@ -18,7 +18,7 @@ from papers.tables_markdown import Results, markdown
 METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
 NAMES = ("all clients alike", "the first client", "by samples")
 ABOUT = (
-    "Of the rows where all three were run: how many numbers are within "
+    "Of the rows where all three were run, over the seeds that all three have: how many numbers are within "
     f"{MARGIN} points of the paper's, and the mean distance from it in points."
 )
 
@@ -55,10 +55,20 @@ def _numbers(results: Results, method: str, table: str, data: str = "") -> list[
     names = columns(method)
     of_table = TABLE_III if table == "III" else TABLE_IV
     cells = [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
-    run = {(n.row, n.column): n for n in best_accuracies(results, cells) if n.difference is not None}
+    shared = _of_shared_seeds([m for m in results if m["table"] == table and m["column"] in names])
+    run = {(n.row, n.column): n for n in best_accuracies(shared, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)
     whole = [row for row in rows if row.startswith(data) and all((row, name) in run for name in names)]
     return [[run[row, name] for row in whole] for name in names]
+
+
+def _of_shared_seeds(results: Results) -> Results:
+    """Of each row the runs of the seeds that all its columns have: other seeds are other draws of the data."""
+    by_row: dict[str, dict[str, set[int]]] = {}
+    for m in results:
+        by_row.setdefault(m["row"], {}).setdefault(m["column"], set()).add(m["seed"])
+    shared = {row: set.intersection(*of_columns.values()) for row, of_columns in by_row.items()}
+    return [m for m in results if m["seed"] in shared[m["row"]]]
 
 
 def table(results: Results) -> str:

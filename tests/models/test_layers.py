@@ -146,7 +146,7 @@ def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPat
     def result() -> tuple[jax.Array, bool]:
         """The step, and whether one loop of its program both pools and writes the weights."""
         program = jax.jit(lambda *at: step(*at)).lower(w, x).compile()
-        parts = program.as_text().split("\n\n")
+        parts = str(program.as_text()).split("\n\n")
         return program(w, x), any("f32[64,4096]" in part and " maximum(" in part for part in parts)
 
     copied, pools = result()

@@ -87,7 +87,8 @@ def test_the_spread_of_the_variant_that_explains_the_column() -> None:
     """Its mean of 84 is not within 1.5 points of 90, which its interval, 77.9 to 90.1, holds: that shows no cause."""
     found = with_a_column_that_the_variant_explains(number(70.0), *FIVE_RUNS)
     assert (found.mark, found.cause) == (Mark.NOT_CONTRADICTED, Cause.SPREAD)
-    assert found.shown_by == "as coded, one more run: 77.9 to 90.1 (5 runs)" and found.source == variant(*FIVE_RUNS)
+    shown_by = "as coded, one more run: 77.9 to 90.1 (5 runs); tried: as coded: 84.0 (5 runs)"
+    assert found.shown_by == shown_by and found.source == variant(*FIVE_RUNS)
     assert with_a_column_that_the_variant_explains(number(70.0), *LOWER_RUNS).cause == Cause.UNKNOWN
     assert with_a_column_that_the_variant_explains(number(70.0), *FIVE_RUNS[:4]).cause == Cause.UNKNOWN
     assert first(number(70.0), variant(*FIVE_RUNS)).cause == Cause.UNKNOWN  # it explains no column
@@ -98,7 +99,10 @@ def test_our_own_spread_counts_only_where_no_variant_contradicts_it() -> None:
     ours = number(*FIVE_RUNS)
     assert with_a_column_that_the_variant_explains(ours, *LOWER_RUNS).cause == Cause.UNKNOWN
     few = with_a_column_that_the_variant_explains(ours, *LOWER_RUNS[:4])
-    assert (few.cause, few.shown_by) == (Cause.SPREAD, "one more run: 77.9 to 90.1 (5 runs)")
+    assert (few.cause, few.shown_by) == (
+        Cause.SPREAD,
+        "one more run: 77.9 to 90.1 (5 runs); tried: as coded: 82.5 (4 runs)",
+    )
 
 
 def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
@@ -273,6 +277,12 @@ def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
     found = first(number(80.0))
     assert (found.mark, found.cause, found.shown_by) == (Mark.NOT_REPRODUCED, Cause.UNKNOWN, "")
     assert found.symbol == "≠ unknown" and first(number(*FIVE_RUNS)).symbol == "≠ spread"
+
+
+def test_what_was_tried_stands_beside_a_spread() -> None:
+    assert first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"  # nothing was
+    beside = first(number(*FIVE_RUNS), reading(83.0), evidence=READ)
+    assert beside.shown_by == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
 
 
 def test_what_was_tried_stands_beside_an_unknown_cause() -> None:

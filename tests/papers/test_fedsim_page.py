@@ -35,13 +35,13 @@ def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have()
     row = FEMNIST.row
     results = [*runs(row, "FedAvg", 0, 3), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
     results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]  # round robin lacks this seed
-    assert cells(results) == [row, "+4.00", "not run", "+3.00", "+1.00", "75%", "2"]
+    assert cells(results) == [row, "+4.00", "not run", "+3.00", "+1.00", "75%", "2 draws"]
 
 
 def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:
     row = FEMNIST.row
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", -8, 2), *runs(row, page.ROUND_ROBIN, -4, 2)]
-    assert cells(results)[1:] == ["-8.00", "not run", "-4.00", "-4.00", "-", "2"]
+    assert cells(results)[1:] == ["-8.00", "not run", "-4.00", "-4.00", "-", "2 draws"]
     assert cells(runs(row, "FedSim", 4, 2))[1:] == ["not run", "not run", "not run", "not run", "-", "0"]
 
 
@@ -49,7 +49,7 @@ def test_each_variant_as_coded_has_its_own_seeds() -> None:
     row = FEMNIST.row
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedSim", 4, 2), *runs(row, page.ROUND_ROBIN, 3, 2)]
     assert cells([*results, *runs(row, page.AS_CODED, 2, 1)]) == [
-        *(row, "+4.00", "+2.00; n = 1", "+3.00", "+1.00", "75%", "2")
+        *(row, "+4.00", "+2.00; 1 draw", "+3.00", "+1.00", "75%", "2 draws")
     ]
 
 
@@ -86,8 +86,8 @@ def test_the_page_has_figure_7_of_both_tables_data() -> None:
     text = section(PAPERS["fedsim"], results)
     _, figure_7 = text.split("### Figure 7")
     assert "images/fedsim-random.svg" in figure_7
-    for row in (MNIST.row, "IID"):
-        assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | 2 |" in figure_7
+    for row, count in ((MNIST.row, "2 seeds"), ("IID", "2 draws")):
+        assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | {count} |" in figure_7
 
 
 def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:

@@ -118,6 +118,8 @@ def test_bytes_are_compared_as_multiples() -> None:
     assert numbers["MNIST, swap all", "FlexCFL"].mark == Mark.REPRODUCED  # 1.26, as the text says
     assert numbers["MNIST, swap all", "IFCA-MIG"].mark == Mark.NOT_REPRODUCED  # 4.74 for 5.48
     assert numbers["MNIST, swap all", "IFCA"].mark == Mark.NO_NUMBER
+    again = {(n.row, n.column): n.seeds for n in relative_bytes([*results, dict(results[1], seed=1)])}
+    assert (again["MNIST, swap all", "FlexCFL"], again["MNIST, swap all", "IFCA"]) == (2, 0)
     assert numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED  # 14,700 / 13,200
 
 

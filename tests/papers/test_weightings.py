@@ -36,6 +36,14 @@ def test_distances_from_the_printed_numbers() -> None:
     assert weightings.distances(three_columns(), "IFCA", "IV") == [[], [], []]
 
 
+def test_only_seeds_that_all_three_have_count() -> None:
+    """Other seeds of a row are other draws of its data."""
+    more = [dict(run, seed=1, best=0.5) for run in three_columns() if run["column"] != "IFCA, by samples"]
+    assert weightings.distances([*three_columns(), *more], "IFCA", "III") == weightings.distances(
+        three_columns(), "IFCA", "III"
+    )
+
+
 def test_the_table() -> None:
     lines = weightings.table(three_columns()).splitlines()[2:]
     assert lines[0] == "| IFCA | III | 2 | **0**, 2.0 | **2**, 0.8 | **2**, 1.3 |"
