@@ -125,8 +125,8 @@ def test_rounds_better_than_both() -> None:
 
 
 def test_rounds_better_than_both_are_tested_over_draws() -> None:
-    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p = 0.05: twice that with two
-    baselines."""
+    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p = 0.05: twice that with
+    two baselines."""
     results = runs(FEMNIST.row, 5, 10)
     for run in results:
         draw = FEMNIST.draws.index(FEMNIST.draw(run["seed"]))
