@@ -1,4 +1,4 @@
-"""How many different models the same run gives, of each network: one where it is repeatable to the bit.
+"""How many different models the same run gives, of each network, and their digests: one where it repeats to the bit.
 
     python -m benchmarks.same_bits [--runs 5] [--devices 2]
 
@@ -29,8 +29,8 @@ NETWORKS: dict[str, tuple[str, dict, int, int]] = {  # model, its options, side 
 }
 
 
-def models(name: str, runs: int, devices: int | None) -> int:
-    """How many different models the runs of a network gave.
+def models(name: str, runs: int, devices: int | None) -> set[str]:
+    """Digests of the models that the runs of a network gave.
 
     Args:
         name: of the network.
@@ -45,7 +45,7 @@ def models(name: str, runs: int, devices: int | None) -> int:
     for _ in range(runs):
         run = fk.simulate(FedAvg(), data, model, rounds=1, cohort=10, local=work, seed=0, devices=devices)
         digests.add(hashlib.sha256(np.asarray(run.models).tobytes()).hexdigest())
-    return len(digests)
+    return digests
 
 
 def main() -> None:
@@ -56,8 +56,12 @@ def main() -> None:
     options = parser.parse_args()
     counts = {}
     for name in NETWORKS:
-        counts[name] = models(name, options.runs, options.devices)
-        print(f"{name}: {counts[name]} different of {options.runs}", flush=True)
+        digests = models(name, options.runs, options.devices)
+        counts[name] = len(digests)
+        print(
+            f"{name}: {len(digests)} different of {options.runs}: {', '.join(d[:8] for d in sorted(digests))}",
+            flush=True,
+        )
     raise SystemExit(int(max(counts.values()) > 1))
 
 
