@@ -181,6 +181,7 @@ def _begin(owners: Any) -> None:
         own = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
         owners[own] = os.getpid()
     os.sched_setaffinity(0, {cores[own]})
+    os.environ["NPROC"] = "1"  # threads of XLA; the first process may have one for each of its devices
 
 
 def _is_alive(process: int) -> bool:

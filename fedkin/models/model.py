@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -203,15 +204,28 @@ def prepare_jax() -> None:
 
     Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the folder). Every core
     of the CPU is a device: clients are independent, so one core each is faster than parallel matrix products.
+
+    XLA gets one thread more than there are devices (NPROC). With as many, the padded convolutions of jaxlib 0.10.2 come
+    out wrong, without a word, once the programs of all devices have run for a while: it seems that tasks for which no
+    thread is free fill a queue, and that a task which finds it full is run in the middle of another (docs/design.md).
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    configured = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    configured = re.findall(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
     if not configured and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: devices are fixed
             jax.config.update("jax_num_cpu_devices", _cores())
+    devices = int(configured[-1]) if configured else getattr(jax.config, "jax_num_cpu_devices", 1)
+    if devices > 1:
+        os.environ["NPROC"] = str(max(_threads(), devices + 1))
+
+
+def _threads() -> int:
+    """Number of threads that the user gives XLA; 0 where it is not said."""
+    threads = os.environ.get("NPROC", "")
+    return int(threads) if threads.isdecimal() else 0
 
 
 def _cores() -> int:

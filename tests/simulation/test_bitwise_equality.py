@@ -82,6 +82,16 @@ def test_number_of_devices() -> None:
         assert found[0] == digests(1)
 
 
+def test_convolutions_while_all_devices_are_at_work() -> None:
+    """More tasks than the queue of a thread of XLA holds, and no thread without a device's program."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "NPROC": "1"}
+    command = [sys.executable, "-m", "tests.simulation.padded_convolutions"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [0, 0]
+
+
 def test_more_devices_than_there_are() -> None:
     for devices in (0, 1000):
         with pytest.raises(ConfigError, match="devices"):

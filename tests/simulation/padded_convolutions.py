@@ -1,0 +1,63 @@
+"""Padded convolutions on two devices at once, in the middle of much other work: prints how many of each differ from
+the same on one device."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from fedkin.models.convolution import convolve
+from fedkin.models.model import prepare_jax
+from fedkin.simulation.devices import mesh_of
+from fedkin.simulation.local_training import on_each_device
+
+STEPS = 40  # 33 tasks each, of which the queue of a thread holds 1,024
+KINDS = 3  # of images and kernels
+
+
+def convolutions(shared: tuple[Array, ...], first: Array) -> Array:
+    """The padded convolution of each step, beside a strided one that is computed image by image."""
+    images, kernels, small_images, small_kernels = shared
+
+    def step(s: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        total, outputs = carry
+        kind = (s + first) % KINDS
+        total = total + convolve(images[kind], kernels[kind], 2, True)
+        output = jax.lax.conv_general_dilated(
+            small_images[kind],
+            small_kernels[kind],
+            (1, 1),
+            [(2, 2), (2, 2)],
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return total, outputs.at[s].set(output)
+
+    empty = jnp.zeros((32, 12, 12, 32)), jnp.zeros((STEPS, 32, 12, 12, 32))
+    total, outputs = jax.lax.fori_loop(0, STEPS, step, empty)
+    return outputs + 0 * total  # what is not used is not computed
+
+
+def different_steps() -> list[int]:
+    """Steps of each of two devices whose convolution has other bits than on a single device."""
+    shapes = ((32, 24, 24, 32), (5, 5, 32, 32), (32, 10, 10, 64), (3, 3, 64, 32))
+    draw = np.random.default_rng(0).standard_normal
+    shared = tuple(draw((KINDS, *shape), np.float32) for shape in shapes)
+
+    def on(devices: int, first: list[int]) -> np.ndarray:
+        program = on_each_device(convolutions, mesh_of(jax.devices()[:devices]))
+        compiled = jax.jit(program, compiler_options={"xla_cpu_multi_thread_eigen": False})
+        return np.asarray(compiled(shared, np.array(first)))
+
+    both, alone = on(2, [0, 1]), [on(1, [first])[0] for first in (0, 1)]
+    differs = partial(np.any, axis=(1, 2, 3, 4))
+    return [int(differs(part != own).sum()) for part, own in zip(both, alone, strict=True)]
+
+
+if __name__ == "__main__":
+    prepare_jax()
+    print(json.dumps(different_steps()))
