@@ -417,7 +417,7 @@ def begin(
 ) -> list[set[int]]:
     """Begin as a process of this number on a machine with these cores; to which it keeps."""
     kept = list[set[int]]()
-    system = SimpleNamespace(getpid=lambda: process, sched_getaffinity=lambda _: cores)
+    system = SimpleNamespace(getpid=lambda: process, sched_getaffinity=lambda _: cores, environ={})
     system.sched_setaffinity = lambda _, chosen: kept.append(chosen)
     monkeypatch.setattr(run_queue, "os", system)
     monkeypatch.setattr(run_queue, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIG_IGN=1))
