@@ -200,7 +200,7 @@ def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
 
 
 def prepare_jax() -> None:
-    """Configure JAX before its first computation, keeping all settings of the user.
+    """Configure JAX before its first computation, keeping the settings of the user, but for too small a NPROC.
 
     Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the folder). Every core
     of the CPU is a device: clients are independent, so one core each is faster than parallel matrix products.

@@ -20,7 +20,7 @@ def _full(short: Setting, row: str, seconds: int) -> Setting:
 
 MNIST = _full(recipes.MNIST_CNN, "MNIST-CNN", 1300)
 FEMNIST = _full(recipes.FEMNIST_CNN, "FEMNIST-CNN, shared images", 10_000)
-FASHION = _full(recipes.FASHION_CNN, "FashionMNIST-CNN", 10_000)
+FASHION = _full(recipes.FASHION_CNN, "FashionMNIST-CNN", 15_000)
 SHORT = {MNIST: recipes.MNIST_CNN, FEMNIST: recipes.FEMNIST_CNN, FASHION: recipes.FASHION_CNN}
 
 Shifts = tuple[float, float, float]  # in the order of SHIFTS

@@ -83,7 +83,7 @@ def test_number_of_devices() -> None:
 
 
 def test_convolutions_while_all_devices_are_at_work() -> None:
-    """More tasks than the queue of a thread of XLA holds, and no thread without a device's program."""
+    """With as many threads as devices, 12 of 40 steps are wrong on each (jaxlib 0.10.2)."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "NPROC": "1"}
     command = [sys.executable, "-m", "tests.simulation.padded_convolutions"]
