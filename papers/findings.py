@@ -3,6 +3,7 @@ gives them. A sentence stands only while its numbers bear it out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan, nan
 from statistics import mean
@@ -28,8 +29,8 @@ Stores = Mapping[str, Results]
 DRAWS = 5  # of each kind, at least
 FIVE = 5  # findings to begin with, the first that stand; the others follow
 WHERE = (
-    "Our numbers are computed from the stored runs by `make results`. The command behind a sentence prints the "
-    "accuracies or indices of its table from the same runs; with `--out DIR` in place of `--stored` it makes the runs "
+    "Our numbers are computed from the stored runs by `make results`. The command behind a sentence prints its table, "
+    "and the sentence with its numbers, from the same runs; with `--out DIR` in place of `--stored` it makes the runs "
     "anew, for as long as `fedkin reproduce` says. What the papers print, and what the authors' code gave where it was "
     "run again, is quoted."
 )
@@ -42,6 +43,17 @@ def section(results: Stores) -> str:
     lines = [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
     others = ["", "And besides:", "", *(f"* {text}" for text in texts[FIVE:])] if texts[FIVE:] else []
     return "\n".join(["## What was learned", "", WHERE, "", *lines, *others]) if texts else ""
+
+
+def of_table(results: Stores, name: str) -> list[str]:
+    """The findings that rest on a table, of those whose runs are stored.
+
+    Args:
+        results: stored runs, by paper.
+        name: of the table, as ``fedkin reproduce`` knows it.
+    """
+    command = re.compile(rf"`(fedkin reproduce )?{re.escape(name)}[ `]")
+    return [text for finding in FINDINGS if (text := finding(results)) and command.search(text)]
 
 
 def ifca_leads(results: Stores) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
+from papers import findings
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows, store_of
@@ -56,6 +57,11 @@ class TableRequest:
         no_rows, no_columns = {job.row for job in other} - rows, {job.column for job in other} - columns
         numbers = self.table.numbers(self.results())
         return [number for number in numbers if number.row not in no_rows and number.column not in no_columns]
+
+    def findings(self) -> list[str]:
+        """What was learned from the table, in sentences of Markdown; of all its rows, as far as these are stored."""
+        results = {self.paper.name: self.results()}
+        return [text for name in (self.table.name, *self.table.also) for text in findings.of_table(results, name)]
 
 
 def request_table(

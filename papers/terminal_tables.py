@@ -13,6 +13,7 @@ from typing import Any
 from rich import progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
+from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -122,6 +123,11 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
+def what_was_learned(sentences: Sequence[str]) -> Markdown:
+    """The findings that rest on the table, below it."""
+    return Markdown("\n".join(["What was learned from this table:", "", *(f"* {text}" for text in sentences)]))
+
+
 def _mark(number: ComparedNumber) -> str:
     """Whether it was reproduced; else why not, and what shows it."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
@@ -151,4 +157,11 @@ def numbers_as_json(request: TableRequest, numbers: Sequence[ComparedNumber], ru
     texts = {name: getattr(request.table, name) for name in ("name", "title", "statistic", "rule")}
     left_out = request.stored().left_out()
     rows = [asdict(number) for number in numbers]
-    return {**texts, "store": str(request.store), "ran": runs, "left_out": left_out, "numbers": rows}
+    return {
+        **texts,
+        "store": str(request.store),
+        "ran": runs,
+        "left_out": left_out,
+        "numbers": rows,
+        "findings": request.findings(),
+    }

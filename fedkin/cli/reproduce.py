@@ -127,4 +127,8 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
     if as_json:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
-        Console().print(terminal_tables.comparison(request, numbers))
+        console, sentences = Console(), request.findings()
+        console.print(terminal_tables.comparison(request, numbers))
+        if sentences:
+            console.print()
+            console.print(terminal_tables.what_was_learned(sentences))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.methods import FedAvg, FedProx
-from papers import causes, recipe, table_request
+from papers import causes, findings, recipe, table_request
 from papers.accuracy_numbers import best_accuracies
 from papers.catalogue import Paper, Table, tables
 from papers.recipe import Cell, Setting
@@ -140,6 +140,22 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = reproduce("toy-table1").stdout
     assert "✓ reproduced (1 round for 2)" in shown and "no number in the paper" in shown and "-1.00" in shown
     assert "1 reproduced; 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
+
+
+def test_what_was_learned_from_a_table_stands_below_it(toy: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the runs of this table's store and of these seeds; nothing of another table's."""
+
+    def seeds(results: findings.Stores) -> str:
+        return f"**Seeds**: {len(results['toy'])} `fedkin reproduce toy-table1 --stored`" if results.get("toy") else ""
+
+    monkeypatch.setattr(findings, "FINDINGS", (seeds, lambda results: "**Else** `fedkin reproduce toy-table --stored`"))
+    assert "What was learned" not in reproduce("toy-table1", "--stored").stdout
+    shown = reproduce("toy-table1").stdout
+    text = "Seeds: 8 fedkin reproduce toy-table1 --stored"
+    assert shown.index("runs: ") < shown.index("What was learned from this table:") < shown.index(text)
+    assert "Else" not in shown and "**" not in shown and shown.endswith("\n")
+    one = json.loads(reproduce("toy-table1", "--stored", "--seeds", "1", "--json").stdout)
+    assert one["findings"] == ["**Seeds**: 4 `fedkin reproduce toy-table1 --stored`"]
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,15 @@ def test_a_finding_that_the_runs_do_not_bear_out_does_not_stand(paper: str, runs
     assert findings.section({paper: runs}) == ""
 
 
+def test_a_table_has_the_findings_that_rest_on_it() -> None:
+    """IFCA's lead on Table III alone, the slip on both tables."""
+    leads, fits = ({"flexcfl": runs} for runs in (leading(), slipping()))
+    count = lambda runs, name: len(findings.of_table(runs, name))  # noqa: E731
+    assert [count(leads, f"flexcfl-table{n}") for n in (1, 3, 4)] == [0, 1, 0]
+    assert [count(fits, f"flexcfl-table{n}") for n in (1, 3, 4)] == [0, 1, 1]
+    assert count(fits, "flexcfl-table") == 0 and count({}, "flexcfl-table3") == 0
+
+
 def test_the_page_opens_with_the_findings_and_then_the_share() -> None:
     text = page({"flexcfl": [*leading(), *detecting()]}, {})
     places = [text.index(part) for part in ("## What was learned", "1. **", "2. **", "## How much was reproduced")]
