@@ -44,7 +44,9 @@ def test_the_figures_are_the_committed_ones(written: Path) -> None:
     assert [name for name, content in figures.items() if (DOCS / "images" / name).read_bytes() != content] == []
 
 
-def test_the_commands_behind_the_findings_print_them_from_stored_runs_and_run_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_behind_a_finding_prints_it_from_stored_runs_and_runs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(ROOT)
     learned, _, _ = (DOCS / "results.md").read_text().partition("## How much was reproduced")
     sentences = [line for line in learned.splitlines() if re.search(COMMAND, line)]
