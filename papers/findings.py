@@ -19,7 +19,7 @@ from papers.fedsim.recipes import SYNTHETIC, UNMATCHED
 from papers.flexcfl import weightings
 from papers.flexcfl.recipes import MNIST
 from papers.flexcfl.recipes import SYNTHETIC as LARGE
-from papers.note_numbers import span
+from papers.number_text import span
 from papers.panm.numbers import by_alpha
 from papers.panm.recipes import BY_ALPHA, QUARTER, Question
 from papers.recipe import Setting

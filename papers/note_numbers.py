@@ -17,6 +17,7 @@ from papers.athena.numbers import first_run
 from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
 from papers.flexcfl import weightings
 from papers.flexcfl.recipes import MNIST
+from papers.number_text import NOT_RUN, extreme, format_count, format_number, span
 from papers.panm import page as panm_page
 from papers.panm.numbers import behind_the_oracle, by_alpha, percent_of, runs_of
 from papers.panm.recipes import (
@@ -37,7 +38,6 @@ from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLD
 from papers.planted_clusters.recipes import Question as PlantedQuestion
 from papers.reproduction_marks import Results, values_of
 
-NOT_RUN = "(not run)"
 CURVE = 100  # values of a stored curve
 Numbers = dict[str, str]
 
@@ -53,14 +53,17 @@ def athena(results: Results) -> Numbers:
         lows = [nan if low is None else low for low, _ in ranges]
         highs = [high for _, high in ranges if high is not None]
         name = f"{epochs} epochs" if model == "cnn" else f"{epochs} epochs, MobileNetV2"
-        numbers[f"IID eps from, {name}"] = _text(lows[0], ".4f")
-        numbers[f"eps, {name}"] = span([_extreme(max, lows), _extreme(min, highs)], ".4f")
+        numbers[f"IID eps from, {name}"] = format_number(lows[0], ".4f")
+        numbers[f"eps, {name}"] = span([extreme(max, lows), extreme(min, highs)], ".4f")
     iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
-    numbers["IID noise, 10 epochs"] = _text(iid["dbscan"].count(-1) if iid else nan, "d")
+    numbers["IID noise, 10 epochs"] = format_number(iid["dbscan"].count(-1) if iid else nan, "d")
     for split, setting in PER_CLUSTER.items():
         clustered, one = (first_run(results, "Fig. 1", setting.row, column) for column in ("clustered", "one model"))
-        numbers[f"gain by clusters, {split}"] = _text(_curve(clustered)[-1] - _curve(one)[-1], ".0f")
-        numbers[f"clients alone, {split}"] = _text(clustered["sizes"].count(1) if clustered else nan, "d")
+        numbers[f"gain by clusters, {split}"] = format_number(_curve(clustered)[-1] - _curve(one)[-1], ".0f")
+        numbers[f"one model in round 8, {split}"] = format_number(_at(_curve(one), 8), ".0f")
+        numbers[f"one model at its best, {split}"] = format_number(max(_curve(one)), ".0f")
+        numbers[f"best gain by clusters, {split}"] = format_number(max(_curve(clustered)) - max(_curve(one)), ".0f")
+        numbers[f"clients alone, {split}"] = format_number(clustered["sizes"].count(1) if clustered else nan, "d")
     leads: list[tuple[float, float]] = []
     for (data, split), setting in COMBINED.items():
         columns = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
@@ -70,21 +73,21 @@ def athena(results: Results) -> Numbers:
         leads.append((detectors - fedavg, scaled - fedavg))
         title = f"{data}, {split}"
         numbers |= {
-            f"detectors, {title}": _text(detectors, ".0f"),
-            f"scaled, {title}": _text(scaled, ".0f"),
-            f"FedAvg, {title}": _text(fedavg, ".0f"),
-            f"best detectors, {title}": _text(best, ".0f"),
-            f"best FedAvg, {title}": _text(best_fedavg, ".0f"),
-            f"gain, {title}": _text(detectors - fedavg, ".0f"),
-            f"best gain, {title}": _text(best - best_fedavg, ".0f"),
-            f"scaling, {title}": _text(scaled - detectors, ".1f"),
-            f"detectors in round 2, {title}": _text(_at(_curve(runs[0]), 2), ".0f"),
-            f"bytes of detectors, {title}": _text(_bytes(runs[0]) / _bytes(runs[2]), ".1f"),
+            f"detectors, {title}": format_number(detectors, ".0f"),
+            f"scaled, {title}": format_number(scaled, ".0f"),
+            f"FedAvg, {title}": format_number(fedavg, ".0f"),
+            f"best detectors, {title}": format_number(best, ".0f"),
+            f"best FedAvg, {title}": format_number(best_fedavg, ".0f"),
+            f"gain, {title}": format_number(detectors - fedavg, ".0f"),
+            f"best gain, {title}": format_number(best - best_fedavg, ".0f"),
+            f"scaling, {title}": format_number(scaled - detectors, ".1f"),
+            f"detectors in round 2, {title}": format_number(_at(_curve(runs[0]), 2), ".0f"),
+            f"bytes of detectors, {title}": format_number(_bytes(runs[0]) / _bytes(runs[2]), ".1f"),
         }
     run = [lead for lead in leads if not isnan(sum(lead))]
-    numbers["rows, detectors"] = _count(len(run))
+    numbers["rows, detectors"] = format_count(len(run))
     for i, name in enumerate(("detectors", "scaled")):
-        numbers[f"ahead, {name}"] = _count(sum(lead[i] > 0 for lead in run), len(run))
+        numbers[f"ahead, {name}"] = format_count(sum(lead[i] > 0 for lead in run), len(run))
     return numbers
 
 
@@ -100,9 +103,9 @@ def planted(results: Results) -> Numbers:
         runs = sum(len(planted_page.runs_of(results, q)) for q in asked)
         perfect_runs = sum(len(perfect(q)) for q in asked)
         return {
-            f"{kind}: runs": _count(runs),
-            f"{kind}: found": _count(perfect_runs, runs),
-            f"{kind}: not found": _count(runs - perfect_runs, runs),
+            f"{kind}: runs": format_count(runs),
+            f"{kind}: found": format_count(perfect_runs, runs),
+            f"{kind}: not found": format_count(runs - perfect_runs, runs),
         }
 
     numbers: Numbers = {}
@@ -112,7 +115,7 @@ def planted(results: Results) -> Numbers:
     for question in THRESHOLDS:
         numbers |= count(question.method, [question])
     since = [planted_page.since(r["ari"]) for q in RECOVERY if q.method == "IFCA" for r in perfect(q)]
-    numbers["IFCA: latest round"] = _text(_extreme(max, since), ".0f")
+    numbers["IFCA: latest round"] = format_number(extreme(max, since), ".0f")
     for method in dict.fromkeys(q.method for q in SWAPPED):
         recalls = [
             100 * mean(r["shift_recall"] for r in planted_page.runs_of(results, q))
@@ -130,7 +133,7 @@ def flexcfl(results: Results) -> Numbers:
     numbers = {"slip, 97 rounds": _best_until(97, slip), "swap all, 124 rounds": _best_until(124, swapped)}
     for method in weightings.METHODS:
         for name, of_rows in zip(weightings.NAMES, weightings.accuracies(results, method, "III"), strict=True):
-            numbers[f"Table III, {method}, {name}"] = _text(mean(of_rows) if of_rows else nan, ".1f")
+            numbers[f"Table III, {method}, {name}"] = format_number(mean(of_rows) if of_rows else nan, ".1f")
     return numbers
 
 
@@ -153,18 +156,18 @@ def peers(results: Results) -> Numbers:
     accuracy = {method: percent_of(runs, "accuracy") for method, runs in compared.items()}
     lowest = [p for method in PANMS for r in compared[method] for p in r["neighbour_precision"][10:] if p is not None]
     numbers = {
-        "lowest precision": _text(floor(1e4 * min(lowest)) / 1e4 if lowest else nan, ".4f"),
-        "behind the oracle": _text(_extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"),
-        "above gossip": _text(accuracy["PANMGrad"] - accuracy["gossip"], ".0f"),
-        "above local": _text(accuracy["PANMGrad"] - accuracy["local"], ".0f"),
-        "PENS: precision in round 50": _text(percent_of(compared["PENS"], "neighbour_precision", 50), ".0f"),
+        "lowest precision": format_number(floor(1e4 * min(lowest)) / 1e4 if lowest else nan, ".4f"),
+        "behind the oracle": format_number(extreme(max, [accuracy["oracle"] - accuracy[m] for m in PANMS]), ".1f"),
+        "above gossip": format_number(accuracy["PANMGrad"] - accuracy["gossip"], ".0f"),
+        "above local": format_number(accuracy["PANMGrad"] - accuracy["local"], ".0f"),
+        "PENS: precision in round 50": format_number(percent_of(compared["PENS"], "neighbour_precision", 50), ".0f"),
     }
     for method, runs in compared.items():
         megabytes = [run["bytes"] / ROUNDS / PEERS / 1e6 for run in runs]
-        numbers[f"{method}: megabytes"] = _text(mean(megabytes) if megabytes else nan, ".1f")
+        numbers[f"{method}: megabytes"] = format_number(mean(megabytes) if megabytes else nan, ".1f")
         numbers[f"{method}: accuracies"] = span([100 * run["accuracy"][-1] for run in runs], ".1f")
         if method in PANMS:
-            numbers[f"{method}: recall"] = _text(percent_of(runs, "neighbour_recall"), ".0f")
+            numbers[f"{method}: recall"] = format_number(percent_of(runs, "neighbour_recall"), ".0f")
     harder = [(f"{n} images", {"panel": "images", "images": n}) for n in (5, 10)]
     harder += [(f"{k} clusters", {"panel": "clusters", "clusters": k}) for k in (8, 16)]
     harder += [(f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)]
@@ -173,13 +176,15 @@ def peers(results: Results) -> Numbers:
         for method in PANMS:
             runs = of(method=method, **options)
             for figure in ("precision", "recall"):
-                numbers[f"{method}, {name}: {figure}"] = _text(percent_of(runs, f"neighbour_{figure}"), ".0f")
-            numbers[f"{method}, {name}: wrong neighbours"] = _text(100 - percent_of(runs, "neighbour_precision"), ".0f")
-            numbers[f"{method}, {name}: not found"] = _text(100 - percent_of(runs, "neighbour_recall"), ".0f")
+                numbers[f"{method}, {name}: {figure}"] = format_number(percent_of(runs, f"neighbour_{figure}"), ".0f")
+            numbers[f"{method}, {name}: wrong neighbours"] = format_number(
+                100 - percent_of(runs, "neighbour_precision"), ".0f"
+            )
+            numbers[f"{method}, {name}: not found"] = format_number(100 - percent_of(runs, "neighbour_recall"), ".0f")
     numbers |= _other_federations(results) | _by_alpha(results)
     of_eight = of("clusters", "PANMGrad", clusters=8)
     for round in (22, 50):
-        numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = _text(
+        numbers[f"PANMGrad, 8 clusters: precision in round {round}"] = format_number(
             percent_of(of_eight, "neighbour_precision", round), ".0f"
         )
     return numbers
@@ -199,15 +204,15 @@ def _other_federations(results: Results) -> Numbers:
         numbers[f"{method}, other federations: behind the oracle"] = span(gaps, ".1f")
         for place, gap in behind.items():
             precision = percent_of(runs_of(results, in_federation(place, method)), "neighbour_precision")
-            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = _text(gap[method], ".1f")
-            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = _text(precision, ".0f")
+            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = format_number(gap[method], ".1f")
+            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = format_number(precision, ".0f")
     worst = max((place for place in run if place in BY_ALPHA), key=lambda place: run[place]["PANMGrad"], default=None)
     numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
     of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
     for name, round in (("round 20", 20), ("the end", -1)):
         for figure in ("precision", "recall"):
             share = percent_of(of_worst, f"neighbour_{figure}", round)
-            numbers[f"PANMGrad, worst federation: {figure} in {name}"] = _text(share, ".0f")
+            numbers[f"PANMGrad, worst federation: {figure} in {name}"] = format_number(share, ".0f")
     return numbers
 
 
@@ -227,7 +232,9 @@ def _by_alpha(results: Results) -> Numbers:
     for name, option in zip(("8 clusters", "16 clusters", "late peers"), options, strict=True):
         runs = runs_of(results, Question(method="PANMGrad", alpha=QUARTER, **option))
         for figure in ("precision", "recall"):
-            numbers[f"alpha {QUARTER:g}, {name}: {figure}"] = _text(percent_of(runs, f"neighbour_{figure}"), ".0f")
+            numbers[f"alpha {QUARTER:g}, {name}: {figure}"] = format_number(
+                percent_of(runs, f"neighbour_{figure}"), ".0f"
+            )
     return numbers
 
 
@@ -239,9 +246,9 @@ def advise(results: Results) -> Numbers:
     gains = [run["gain"] for case in OTHERS if case.kind != "Dirichlet 1" for run in runs[case] if "gain" in run]
     images = sorted({case.samples for case in PLANTED})
     return {
-        "estimates": _count(len(known)),
-        "right": _count(advise_page.correct(known, advise_page.CRITERIA[0]), len(known)),
-        "eigengap right": _count(advise_page.correct(known, "eigengap"), len(known)),
+        "estimates": format_count(len(known)),
+        "right": format_count(advise_page.correct(known, advise_page.CRITERIA[0]), len(known)),
+        "eigengap right": format_count(advise_page.correct(known, "eigengap"), len(known)),
         "planted cases": str(len(planted_cases)),
         "images": f"{images[0]} to {images[-1]}",
         "gains": span(gains, ".0f"),
@@ -255,30 +262,6 @@ NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
     "peers": peers,
     "advise": advise,
 }
-
-
-def _text(value: float | int, form: str) -> str:
-    if isnan(value):
-        return NOT_RUN
-    text = format(value, form)
-    return text.removeprefix("-") if float(text) == 0 else text
-
-
-def span(values: list[float], form: str) -> str:
-    """The lowest and the highest; one number where they are written alike."""
-    ends = [_text(_extreme(which, values), form) for which in (min, max)]
-    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
-
-
-def _count(number: int, of: int | None = None) -> str:
-    """A number of runs; nothing to count where there are none."""
-    return str(number) if (number if of is None else of) else NOT_RUN
-
-
-def _extreme(which: Callable[..., float], values: Iterable[float]) -> float:
-    """The least or largest; NaN where one is, or where there is none."""
-    known = list(values)
-    return which(known) if known and not any(isnan(value) for value in known) else nan
 
 
 def _curve(run: Mapping[str, Any] | None) -> list[float]:

@@ -16,7 +16,8 @@ from typing import TypeVar
 from fedkin.config.renamed import unknown
 from fedkin.core.errors import ConfigError
 from papers.catalogue import Paper, Table
-from papers.note_numbers import NOT_RUN, NUMBERS, Numbers
+from papers.note_numbers import NUMBERS, Numbers
+from papers.number_text import NOT_RUN
 from papers.reproduction_marks import POINTS, Results
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import numpy as np
 from papers.classes_figure import ClassesFigure
 from papers.curves import finish, plot, plot_clusters
 from papers.fedgroup.figure_recipes import FIGURE_1, FIGURE_3, FIGURE_4, FIGURE_5, SETTINGS_3, SETTINGS_4
-from papers.note_numbers import span
+from papers.number_text import span
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Results, values_of
 from papers.tables_markdown import global_models

@@ -11,8 +11,9 @@ from fedkin.core.errors import ConfigError
 from papers.advise.recipes import OTHERS, PLANTED
 from papers.athena.recipes import COMBINED, PER_CLUSTER
 from papers.catalogue import PAPERS
-from papers.note_numbers import NOT_RUN, NUMBERS, advise, athena, flexcfl, peers, planted
+from papers.note_numbers import NUMBERS, advise, athena, flexcfl, peers, planted
 from papers.notes import fill
+from papers.number_text import NOT_RUN
 from papers.panm.recipes import BY_ALPHA, PEERS, ROUNDS, in_federation
 from papers.panm.recipes import Question as PeerQuestion
 from papers.planted_clusters.recipes import RECOVERY, SWAPPED
@@ -45,14 +46,17 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
         figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80], bytes=[[0, 0], [9, 11]]),
         figure("Fig. 2-4", row, "ATHENA-FL, calibrated", [0.1, 0.3, 0.2, 0.88, 0.925]),
         figure("Fig. 2-4", row, "FedAvg", [0.1, 0.3, 0.2, 0.92, 0.74]),
-        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.9], sizes=[7, 1, 2]),
-        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, 0.3]),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.95, 0.9], sizes=[7, 1, 2]),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, *[0.25] * 7, 0.22, 0.41, 0.3]),
     ]
     numbers = athena(runs)
     gains = {name: numbers[f"{name}, mnist, 5 classes"] for name in ("gain", "best gain", "scaling", "best FedAvg")}
     assert gains == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
     assert numbers["detectors in round 2, mnist, 5 classes"] == "20"
     assert numbers["gain by clusters, 2 classes"] == "60" and numbers["gain by clusters, 5 classes"] == NOT_RUN
+    one_model = ("one model in round 8", "one model at its best", "best gain by clusters")
+    assert [numbers[f"{name}, 2 classes"] for name in one_model] == ["22", "41", "54"]
+    assert {numbers[f"{name}, IID"] for name in one_model} == {NOT_RUN}
     assert numbers["bytes of detectors, mnist, 5 classes"] == "2.5"
     assert numbers["clients alone, 2 classes"] == "1" and numbers["clients alone, IID"] == NOT_RUN
 

@@ -1,0 +1,33 @@
+"""How a number stands in a sentence: rounded, as a range, or as what was not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import isnan, nan
+
+NOT_RUN = "(not run)"
+
+
+def format_number(value: float | int, form: str) -> str:
+    """A number in a format of Python's; never a minus before zero."""
+    if isnan(value):
+        return NOT_RUN
+    text = format(value, form)
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def span(values: list[float], form: str) -> str:
+    """The lowest and the highest; one number where they are written alike."""
+    ends = [format_number(extreme(which, values), form) for which in (min, max)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def format_count(number: int, of: int | None = None) -> str:
+    """A number of runs; nothing to count where there are none."""
+    return str(number) if (number if of is None else of) else NOT_RUN
+
+
+def extreme(which: Callable[..., float], values: Iterable[float]) -> float:
+    """The least or largest; NaN where one is, or where there is none."""
+    known = list(values)
+    return which(known) if known and not any(isnan(value) for value in known) else nan
