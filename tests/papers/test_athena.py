@@ -82,11 +82,19 @@ def test_ranges_and_clusters_beside_the_paper() -> None:
 def test_gains_and_what_was_transmitted() -> None:
     setting = PER_CLUSTER["2 classes"]
     results = [
-        line("Fig. 1", setting.row, "clustered", curve=[0.1, 0.8], clusters=[0.8, 0.75], clients=[0.8], sizes=[5, 5]),
+        line(
+            "Fig. 1",
+            setting.row,
+            "clustered",
+            curve=[0.1, 0.85, 0.8],
+            clusters=[0.8, 0.75],
+            clients=[0.8],
+            sizes=[5, 5],
+        ),
         line("Fig. 1", setting.row, "one model", curve=[0.1, 0.3], clusters=[0.3], clients=[0.3], sizes=[10]),
     ]
     (row,) = [text for text in athena_page.per_cluster(results).splitlines() if text.startswith("| 2 classes")]
-    assert "**80.0** | **30.0** | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
+    assert "**80.0** (85.0) | **30.0** (30.0) | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
 
     shared = COMBINED["mnist", "5 classes"]
     mib, clients = 2**20, [0.5] * 20
