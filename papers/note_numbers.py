@@ -62,7 +62,12 @@ def athena(results: Results) -> Numbers:
         numbers[f"gain by clusters, {split}"] = format_number(_curve(clustered)[-1] - _curve(one)[-1], ".0f")
         numbers[f"one model in round 8, {split}"] = format_number(_at(_curve(one), 8), ".0f")
         numbers[f"one model at its best, {split}"] = format_number(max(_curve(one)), ".0f")
-        numbers[f"best gain by clusters, {split}"] = format_number(max(_curve(clustered)) - max(_curve(one)), ".0f")
+        later = max(_curve(clustered)) - _at(_curve(clustered), 10)
+        numbers[f"clusters after round 10, {split}"] = format_number(later, ".1f")
+        for first in (6, 36):
+            gaps = [_at(_curve(clustered), n) - _at(_curve(one), n) for n in range(first, first + 5)]
+            name = f"lead of clusters in rounds {first} to {first + 4}, {split}"
+            numbers[name] = format_number(mean(gaps), ".0f")
         numbers[f"clients alone, {split}"] = format_number(clustered["sizes"].count(1) if clustered else nan, "d")
     leads: list[tuple[float, float]] = []
     for (data, split), setting in COMBINED.items():

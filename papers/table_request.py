@@ -59,9 +59,13 @@ class TableRequest:
         return [number for number in numbers if number.row not in no_rows and number.column not in no_columns]
 
     def findings(self) -> list[str]:
-        """What was learned from the table, in sentences of Markdown; of all its rows, as far as these are stored."""
-        results = {self.paper.name: self.results()}
-        return [text for name in (self.table.name, *self.table.also) for text in findings.of_table(results, name)]
+        """What was learned from these cells, in sentences of Markdown; of some seeds alone nothing is learned."""
+        if self.seeds is not None:
+            return []
+        other = [job for job in self.table.jobs if job not in self.jobs]
+        runs = [line for line in self.results() if not any(job.matches(line) for job in other)]
+        texts = [findings.of_table({self.paper.name: runs}, name) for name in (self.table.name, *self.table.also)]
+        return list(dict.fromkeys(text for of_name in texts for text in of_name))
 
 
 def request_table(

@@ -78,7 +78,9 @@ def by_cluster(results: Results) -> list[ComparedNumber]:
     numbers = []
     for split, setting in PER_CLUSTER.items():
         clustered, global_model = (first_run(results, "Fig. 1", setting.row, name) for name in HALF)
-        options = {"deviation": setting.deviation, "seeds": int(clustered is not None)}
+        alone = clustered is not None and max(clustered["sizes"]) == 1
+        deviation = setting.deviation + (", and no cluster is found" if alone else "")
+        options = {"deviation": deviation, "seeds": int(clustered is not None)}
         by_cluster, gain = PER_CLUSTER_PUBLISHED[split]
         accuracies = [] if clustered is None else [100 * a for a in clustered["clusters"] if a is not None]
         for i, printed in enumerate([] if by_cluster == "-" else by_cluster.split(", ")):

@@ -51,6 +51,17 @@ def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
     return [[n.exact for n in of_column] for of_column in _numbers(results, method, table)]
 
 
+def shared_seeds(results: Results, method: str, table: str) -> list[int]:
+    """How many seeds the numbers are of, row by row, of the rows of ``distances``.
+
+    Args:
+        results: stored runs.
+        method: IFCA or FeSEM.
+        table: III or IV.
+    """
+    return [n.seeds for n in _numbers(results, method, table)[0]]
+
+
 def _numbers(results: Results, method: str, table: str, data: str = "") -> list[list[ComparedNumber]]:
     names = columns(method)
     of_table = TABLE_III if table == "III" else TABLE_IV

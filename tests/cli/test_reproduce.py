@@ -143,19 +143,26 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_learned_from_a_table_stands_below_it(toy: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the runs of this table's store and of these seeds; nothing of another table's."""
+    """From the stored runs of the cells that are asked for; nothing of another table's, and nothing of fewer seeds."""
 
-    def seeds(results: findings.Stores) -> str:
-        return f"**Seeds**: {len(results['toy'])} `fedkin reproduce toy-table1 --stored`" if results.get("toy") else ""
+    def count(results: findings.Stores) -> str:
+        runs = len(results["toy"])
+        return f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows {DIGITS.row} --stored`"
 
-    monkeypatch.setattr(findings, "FINDINGS", (seeds, lambda results: "**Else** `fedkin reproduce toy-table --stored`"))
+    of_another = "**Else** `fedkin reproduce toy-table --stored`"
+    monkeypatch.setattr(
+        findings, "FINDINGS", (lambda results: count(results) if results["toy"] else "", lambda _: of_another)
+    )
     assert "What was learned" not in reproduce("toy-table1", "--stored").stdout
     shown = reproduce("toy-table1").stdout
-    text = "Seeds: 8 fedkin reproduce toy-table1 --stored"
-    assert shown.index("runs: ") < shown.index("What was learned from this table:") < shown.index(text)
-    assert "Else" not in shown and "**" not in shown and shown.endswith("\n")
-    one = json.loads(reproduce("toy-table1", "--stored", "--seeds", "1", "--json").stdout)
-    assert one["findings"] == ["**Seeds**: 4 `fedkin reproduce toy-table1 --stored`"]
+    assert shown.index("runs: ") < shown.index("What was learned from this table:") < shown.index("Runs: 8.")
+    assert "Else" not in shown and "**" not in shown and "toy-table9" not in shown and shown.endswith("\n")
+
+    def sentences(*arguments: str) -> list[str]:
+        return json.loads(reproduce("toy-fig2", "--stored", "--json", *arguments).stdout)["findings"]
+
+    assert sentences() == ["**Runs**: 8."] and sentences("--columns", "FedAvg") == ["**Runs**: 4."]
+    assert sentences("--seeds", "1") == sentences("--out", ".") == []
 
 
 @pytest.mark.parametrize(

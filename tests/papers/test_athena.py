@@ -179,8 +179,10 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
 def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     clusters = [0.8105, 0.75, 0.753, 0.815, 0.804]
     results = [
-        line("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters),
-        line("Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8]),
+        line("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", curve=[0.1, 0.8], clusters=clusters, sizes=[2] * 5),
+        line(
+            "Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "clustered", curve=[0.1, 0.8], clusters=[0.8], sizes=[1] * 10
+        ),
         line("Fig. 1", PER_CLUSTER["Dirichlet(0.5)"].row, "one model", curve=[0.1, 0.65], clusters=[0.65]),
     ]
     numbers = {(n.row, n.column): n for n in athena_numbers.by_cluster(results)}
@@ -188,6 +190,8 @@ def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     assert [numbers[PER_CLUSTER["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
         *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
     ]  # 75.0 for 71.0
+    alone = {row for (row, _), number in numbers.items() if "no cluster is found" in number.deviation}
+    assert alone == {PER_CLUSTER["Dirichlet(0.5)"].row}  # ten clients that train alone
     assert numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED  # 15: more than 14
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 

@@ -57,7 +57,8 @@ def test_the_command_behind_a_finding_prints_it_from_stored_runs_and_runs_nothin
         assert output.exit_code == 0, output.output
         result = json.loads(output.stdout)
         assert result["ran"] == 0 and any(number["seeds"] for number in result["numbers"]), command
-        assert re.sub(r"^(\d+\.|\*) ", "", sentence) in result["findings"], command
+        texts = [re.sub(r"^(\d+\.|\*) ", "", sentence).startswith(text) for text in result["findings"]]
+        assert texts.count(True) == 1, command
 
 
 def test_nothing_is_left_out_of_the_committed_page() -> None:

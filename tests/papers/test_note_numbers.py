@@ -46,17 +46,24 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_best() -> None:
         figure("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80], bytes=[[0, 0], [9, 11]]),
         figure("Fig. 2-4", row, "ATHENA-FL, calibrated", [0.1, 0.3, 0.2, 0.88, 0.925]),
         figure("Fig. 2-4", row, "FedAvg", [0.1, 0.3, 0.2, 0.92, 0.74]),
-        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "clustered", [0.2, 0.95, 0.9], sizes=[7, 1, 2]),
-        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, *[0.25] * 7, 0.22, 0.41, 0.3]),
+        figure(
+            "Fig. 1",
+            PER_CLUSTER["2 classes"].row,
+            "clustered",
+            [0.2, *[0.8] * 9, 0.85, *[0.95] * 25, 0.9],
+            sizes=[7, 1, 2],
+        ),
+        figure("Fig. 1", PER_CLUSTER["2 classes"].row, "one model", [0.2, *[0.25] * 7, 0.22, 0.41, *[0.3] * 27]),
     ]
     numbers = athena(runs)
     gains = {name: numbers[f"{name}, mnist, 5 classes"] for name in ("gain", "best gain", "scaling", "best FedAvg")}
     assert gains == {"gain": "6", "best gain": "-4", "scaling": "12.5", "best FedAvg": "92"}
     assert numbers["detectors in round 2, mnist, 5 classes"] == "20"
     assert numbers["gain by clusters, 2 classes"] == "60" and numbers["gain by clusters, 5 classes"] == NOT_RUN
-    one_model = ("one model in round 8", "one model at its best", "best gain by clusters")
-    assert [numbers[f"{name}, 2 classes"] for name in one_model] == ["22", "41", "54"]
-    assert {numbers[f"{name}, IID"] for name in one_model} == {NOT_RUN}
+    leads = [f"lead of clusters in rounds {rounds}" for rounds in ("6 to 10", "36 to 40")]
+    names = ("one model in round 8", "one model at its best", "clusters after round 10", *leads)
+    assert [numbers[f"{name}, 2 classes"] for name in names] == ["22", "41", "10.0", "52", NOT_RUN]  # 36 rounds
+    assert {numbers[f"{name}, IID"] for name in names} == {NOT_RUN}
     assert numbers["bytes of detectors, mnist, 5 classes"] == "2.5"
     assert numbers["clients alone, 2 classes"] == "1" and numbers["clients alone, IID"] == NOT_RUN
 
