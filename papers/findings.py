@@ -17,7 +17,7 @@ from papers.fedsim.numbers import BASELINES, paired_curves
 from papers.fedsim.paired_tests import paired_p as paired_p_one_tailed
 from papers.fedsim.recipes import SYNTHETIC, UNMATCHED
 from papers.flexcfl import weightings
-from papers.flexcfl.recipes import MNIST, TABLE_III, TABLE_IV
+from papers.flexcfl.recipes import MNIST
 from papers.flexcfl.recipes import SYNTHETIC as LARGE
 from papers.number_text import span
 from papers.panm.numbers import by_alpha
@@ -99,7 +99,7 @@ def the_slip_fits(results: Stores) -> str:
         method: [[*third, *fourth] for third, fourth in zip(*_both_tables(results, method), strict=True)]
         for method in weightings.METHODS
     }
-    seeds = _fewest_seeds(results.get("flexcfl", ()))
+    seeds = weightings.fewest_seeds(results.get("flexcfl", ()), CPU_SIZED)
     if seeds < LEAST_SEEDS:
         return ""
     on_synthetic = [distance for of_table in _both_tables(results, "FeSEM", LARGE.row) for distance in of_table[1]]
@@ -118,25 +118,6 @@ def the_slip_fits(results: Stores) -> str:
         f"{_within(on_synthetic)} are within. These are the numbers of Tables III and IV, each from at least {seeds} "
         "seeds that all three have. With `flexcfl-table3`: `fedkin reproduce flexcfl-table4 --stored`"
     )
-
-
-def _fewest_seeds(results: Results) -> int:
-    """The fewest seeds of which a number of IFCA or FeSEM is, with all three weightings; 0 where one is missing."""
-    of_numbers = [
-        seeds
-        for method in weightings.METHODS
-        for table in weightings.TABLES
-        for seeds in weightings.shared_seeds(results, method, table)
-    ]
-    printed = [
-        cell
-        for cell in (*TABLE_III, *TABLE_IV)
-        if cell.column in weightings.METHODS
-        and cell.published is not None
-        and not cell.setting.deviation
-        and cell.setting.seconds <= CPU_SIZED
-    ]
-    return min(of_numbers) if len(of_numbers) >= len(printed) else 0
 
 
 def _within(distances: Sequence[float]) -> str:

@@ -21,7 +21,10 @@ from papers.recipe import Cell, Options, Setting, load, run
 
 EPS = 0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
-SHORTENED = {40: "40 rounds, 500 images a client", 12: "12 rounds, 200 images a client"}  # the paper has 200 and more
+SHORTENED = {
+    40: "40 rounds, 500 images a client",
+    12: "12 rounds, 200 images a client",
+}  # the papers: 400 and 200 rounds
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
 
 SPLITS: dict[str, tuple[Options, int]] = {  # options, and the true number of clusters

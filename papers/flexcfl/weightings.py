@@ -8,10 +8,12 @@ that of 16 August, six days before the paper, counts the first client of each cl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from statistics import mean
 
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl.recipes import TABLE_III, TABLE_IV, VARIANTS
+from papers.recipe import Cell
 from papers.reproduction_marks import MARGIN, ComparedNumber, near
 from papers.tables_markdown import Results, markdown
 
@@ -51,21 +53,30 @@ def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
     return [[n.exact for n in of_column] for of_column in _numbers(results, method, table)]
 
 
-def shared_seeds(results: Results, method: str, table: str) -> list[int]:
-    """How many seeds the numbers are of, row by row, of the rows of ``distances``.
+def fewest_seeds(results: Results, longest: float) -> int:
+    """The fewest seeds of which a printed number is, in all three columns of its method; 0 where one has no run.
 
     Args:
         results: stored runs.
-        method: IFCA or FeSEM.
-        table: III or IV.
+        longest: seconds; only rows whose runs take no longer by the recipe.
     """
-    return [n.seeds for n in _numbers(results, method, table)[0]]
+    fewest: list[int] = []
+    for method, table in product(METHODS, TABLES):
+        seeds = {n.row: n.seeds for n in _numbers(results, method, table)[0]}
+        cells = [cell for cell in _printed(table, (method,)) if cell.setting.seconds <= longest]
+        fewest += [seeds.get(cell.setting.row, 0) for cell in cells]
+    return min(fewest)
+
+
+def _printed(table: str, names: Sequence[str]) -> list[Cell]:
+    """The cells of these columns whose number is the paper's."""
+    of_table = TABLE_III if table == "III" else TABLE_IV
+    return [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
 
 
 def _numbers(results: Results, method: str, table: str, data: str = "") -> list[list[ComparedNumber]]:
     names = columns(method)
-    of_table = TABLE_III if table == "III" else TABLE_IV
-    cells = [c for c in of_table if c.column in names and c.published is not None and not c.setting.deviation]
+    cells = _printed(table, names)
     shared = _of_shared_seeds([m for m in results if m["table"] == table and m["column"] in names])
     run = {(n.row, n.column): n for n in best_accuracies(shared, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)

@@ -181,7 +181,7 @@ REFUTED = {
     "an oracle was not run": ("peers", matching(oracles=6)),
     "weights by samples fit better": ("flexcfl", slipping(slip=1.1)),
     "FeSEM was not run": ("flexcfl", [run for run in slipping() if "IFCA" in run["column"]]),
-    "a row of FeSEM was not run": ("flexcfl", [run for run in slipping() if run["row"] != f"{MNIST.row}: swap all"]),
+    "a row was not run": ("flexcfl", [run for run in slipping() if run["row"] != f"{MNIST.row}: swap all"]),
     "the slip from two seeds": ("flexcfl", slipping(seeds=2)),
     "swaps from two seeds": ("flexcfl", detecting(seeds=2)),
     "labels from two seeds": ("fedgroup", of_labels(seeds=2)),
