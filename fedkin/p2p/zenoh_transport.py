@@ -4,8 +4,9 @@
     fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
 
 Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's gossip); no address is
-special, and none has to stay. Zenoh's ``get`` comes back at once where no peer is known that could reply, even if a
-route is just being made: a request without reply is sent once more.
+special, and none has to stay. With a reply come the names of the peers that its sender has online. Zenoh's ``get``
+comes back at once where no peer is known that could reply, even if a route is just being made: a request without reply
+is sent once more.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fedkin.config.peer_settings import ENCRYPTED, NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.core.names import is_name
 from fedkin.p2p.messages import HEADER_LIMIT, size_limit
+from fedkin.p2p.missing_peers import MissingPeers, names_of_bytes, names_to_bytes
 from fedkin.p2p.transport import RequestHandler
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fedkin")
 _PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
 _REFRESH = 2.0  # seconds between two queries for peers online
-_DISAGREEMENT = 3 * _REFRESH  # seconds for which a peer that has left may still send requests
 
 
 class ZenohTransport:
@@ -58,12 +59,11 @@ class ZenohTransport:
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
+        self._missing = MissingPeers(name)
         self._open()
 
     def _open(self) -> None:
         self._online: set[tuple[str, str]] = set()
-        self._left: dict[str, float] = {}  # when peers that are not online have left
-        self._one_sided = False
         try:
             self._session = self._zenoh.open(zenoh_config(self._settings, self._parameters))
         except self._zenoh.ZError as error:
@@ -74,8 +74,8 @@ class ZenohTransport:
         self._queryable = self._token = None
 
     def peers(self) -> dict[str, str]:
-        if self._one_sided:
-            self._open_again()
+        if missing := self._missing.check(self._names_online()):
+            self._open_again(missing)
         self._refresh()
         with self._lock:
             online = sorted(self._online, reverse=True)  # of one name, the earliest session stays
@@ -104,11 +104,11 @@ class ZenohTransport:
 
         def answer(query: zenoh.Query) -> None:
             with query:
-                self._note_request(query)
+                self._missing.add(_names(query))
                 text = b"" if query.payload is None else query.payload.to_bytes()
                 reply = handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
                 if reply is not None:
-                    query.reply(key, reply)
+                    query.reply(key, reply, attachment=names_to_bytes(self._names_online()))
 
         self._handler = handler
         self._queryable = self._session.declare_queryable(key, answer)
@@ -134,13 +134,13 @@ class ZenohTransport:
         pending = {name: self._session.get(f"{self._root}/model/{name}", **options) for name in names}
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
-    @staticmethod
-    def _distinct(replies: Any) -> tuple[bytes, ...]:
+    def _distinct(self, replies: Any) -> tuple[bytes, ...]:
         """The different replies to one request; two are enough to know that something is wrong."""
         contents: dict[bytes, None] = {}
         for reply in replies:
             if reply.ok is not None:
                 contents[reply.ok.payload.to_bytes()] = None
+                self._missing.add(_names(reply.ok))
             if len(contents) == 2:
                 break
         return tuple(contents)
@@ -153,18 +153,11 @@ class ZenohTransport:
         self._last_refresh = time.monotonic()
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
-    def _note_request(self, query: zenoh.Query) -> None:
-        """Detect that a peer that has left still sends requests. Called on a thread of Zenoh's."""
-        name = "" if query.attachment is None else query.attachment.to_bytes().decode(errors="replace")
-        with self._lock:
-            since = self._left.get(name)
-            self._one_sided |= since is not None and time.monotonic() - since > _DISAGREEMENT
-
-    def _open_again(self) -> None:
+    def _open_again(self, missing: list[str]) -> None:
         """Begin a new session of Zenoh's. After a peer hung for about as long as a lease, one side may have made a new
-        connection while the other kept the old one, and never says again what it declared: it can be heard, and not be
-        reached. It declares everything to a session that it does not know."""
-        _log.warning("a peer sends requests and cannot be reached: the connections are made anew")
+        connection while the other kept the old one, and never says again what it declared; or both have dropped the old
+        one and neither makes a new one. A session that nobody knows is connected to, and told everything."""
+        _log.warning("%s: online for others, not for this peer; the connections are made anew", ", ".join(missing))
         handler = self._handler
         self.close()
         self._open()
@@ -184,11 +177,12 @@ class ZenohTransport:
         with self._lock:
             if sample.kind == self._zenoh.SampleKind.PUT:
                 self._online.add(peer)
-                self._left.pop(peer[0], None)
             else:
                 self._online.discard(peer)
-                if all(name != peer[0] for name, _ in self._online):
-                    self._left[peer[0]] = time.monotonic()
+
+    def _names_online(self) -> set[str]:
+        with self._lock:
+            return {name for name, _ in self._online}
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
@@ -233,6 +227,11 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
     rest = {"root_ca_certificate": str(tls.ca), "enable_mtls": True, "verify_name_on_connect": False}
     entries = {f"transport/link/tls/{key}": value for key, value in (side | rest).items()}
     return {**entries, "transport/link/protocols": [protocol.rstrip("/") for protocol in ENCRYPTED]}
+
+
+def _names(message: zenoh.Query | zenoh.Sample) -> list[str]:
+    """The peers that a request or a reply names: its sender, or those that its sender has online."""
+    return [] if message.attachment is None else names_of_bytes(message.attachment.to_bytes())
 
 
 def _reason(error: Exception) -> str:

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fedkin.config.peer_settings import NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.p2p.missing_peers import MissingPeers
 from fedkin.p2p.zenoh_transport import ZenohTransport, zenoh_config
 from tests.free_ports import free_ports, links, network, until
 
@@ -196,23 +198,66 @@ def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(opened: Cal
     assert until(lambda: one.peers() == {"other": other.session})
 
 
+def lose(one: ZenohTransport, other: str, monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    """``one`` has not ``other`` online, and does not hear again that it is, until its connections are made anew."""
+    take = one._on_change
+
+    def without_other(sample: Any, session: Any = one._session) -> None:
+        if one._session is not session or f"/{other}/" not in str(sample.key_expr):
+            take(sample)
+
+    monkeypatch.setattr(one, "_on_change", without_other)
+    one._online = {peer for peer in one._online if peer[0] != other}
+    one._missing = MissingPeers(one._name, lambda: clock[0])
+
+
 def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
-    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture
+    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a hang of about a lease one side may lack all that the other declared, and is told nothing any more."""
-    ports = free_ports(2)
+    ports, clock = free_ports(2), [0.0]
     one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
     one.serve(lambda text: b"mine")
     other.serve(lambda text: b"its")
     assert until(lambda: "other" in one.peers()) and until(lambda: "one" in other.peers())
-    one._online, one._on_reply = set(), lambda reply: None  # type: ignore[method-assign]
-    one._left["other"] = time.monotonic()
-    assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
-    assert one.peers() == {}  # it has just left: its request may have been on the way
-    one._left["other"] -= 7.0
+    lose(one, "other", monkeypatch, clock)
+    for clock[0] in (0.0, 5.9):  # it may have just left: its request was on the way
+        assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
+        assert one.peers() == {} and not caplog.text
+    clock[0] = 6.1
     assert other.request(["one"], "status", 5.0) == {"one": (b"mine",)}
     session = one._session
     assert until(lambda: one.peers() == {"other": other.session})
-    assert one._session is not session and "cannot be reached" in caplog.text
+    assert one._session is not session and "other: online for others, not for this peer" in caplog.text
     assert until(lambda: other.request(["one"], "status", 5.0) == {"one": (b"mine",)})
     assert one.request(["other"], "status", 5.0) == {"other": (b"its",)}
+
+
+def test_two_that_lost_each_other_hear_it_from_a_third(
+    opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a hang of about a lease both may have dropped their connection, with none of them to make it anew."""
+    ports, clock = free_ports(3), [0.0]
+    third = opened("third", links(ports[0]))
+    one, other = opened("one", links(ports[1], ports[0])), opened("other", links(ports[2], ports[0]))
+    for peer in (third, one, other):
+        peer.serve(lambda text: b"reply")
+        assert until(lambda peer=peer: peer is third or "third" in peer.peers())
+    assert until(lambda: set(third.peers()) == {"one", "other"}) and until(lambda: len(one.peers()) == 2)
+    lose(one, "other", monkeypatch, clock)
+    for clock[0] in (0.0, 1.0, 7.0):  # named first in the second round
+        assert set(one.peers()) == {"third"}
+        assert one.request(["third"], "status", 5.0) == {"third": (b"reply",)}
+    clock[0] = 7.1
+    assert until(lambda: set(one.peers()) == {"third", "other"})
+    assert "other: online for others, not for this peer; the connections are made anew" in caplog.text
+    assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
+
+
+def test_a_reply_arrives_whatever_the_number_of_names_with_it(opened: Callable[..., ZenohTransport]) -> None:
+    ports = free_ports(2)
+    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    other.serve(lambda text: b"its" * 5000)
+    assert until(lambda: "other" in one.peers())
+    other._online |= {(f"{k:064}", "1") for k in range(10_000)}
+    assert one.request(["other"], "status", 5.0) == {"other": (b"its" * 5000,)}
