@@ -5,75 +5,77 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fedkin.core.names import is_name
 
 PATIENCE = 6.0  # seconds: for so long, who has left is still named by others, and who has come is not yet seen by all
+LONGEST_WAIT = 600.0  # seconds
 TEXT_LIMIT = 32_768  # bytes of names; a message has twice that besides its numbers
-_ROUNDS = 3  # checks without a word of a peer after which it is not missing any more
+_MOST = 1000  # names that are remembered: anyone may send any
+_CHECKS = 3  # without a word of a peer, after which it is forgotten: rounds may take a moment or many minutes
 
 
 @dataclass
-class _Absence:
-    since: float
-    last: float  # when it was named last
+class _Mentions:
+    first: float
+    last: float
     silent: int = 0  # checks since then
 
 
 class MissingPeers:
     """What others say of peers that are not online here.
 
-    A peer is named where it sends a request itself, or where another says that it is online. It is *missing* where it
-    is named for ``PATIENCE`` seconds and not online here; each attempt in vain doubles them, so that two peers with a
-    firewall between them seldom disturb the others.
+    A peer is *missing* where it is named for longer than a wait: ``PATIENCE`` seconds at first. Each time that peers
+    are missing doubles it, up to ``LONGEST_WAIT``, until nobody is named for twice its length. So connections that are
+    slow to come back, a firewall between two peers, and a stranger who invents names seldom disturb the others.
 
     Args:
         name: this peer's, which is never missing.
+        patience: the first wait.
         clock: seconds now.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name, self._clock = name, clock
+    def __init__(self, name: str, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name, self._patience, self._clock = name, patience, clock
         self._lock = threading.Lock()
-        self._named: set[str] = set()  # since the last check
-        self._absences: dict[str, _Absence] = {}
-        self._attempts: Counter[str] = Counter()
+        self._mentions: dict[str, _Mentions] = {}
+        self._attempts, self._calm_since = 0, clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Others have named these. May be called on any thread."""
-        with self._lock:
-            self._named.update(name for name in names if is_name(name) and name != self._name)
-
-    def check(self, online: Collection[str]) -> list[str]:
-        """The peers that are missing, once a round; for those that are named here, the wait begins again.
-
-        Args:
-            online: the names of the peers that are online here.
-        """
+        """Others name these, and they are not online here. May be called on any thread."""
         now = self._clock()
         with self._lock:
-            named, self._named = self._named.difference(online), set()
-        for name in online:
-            self._absences.pop(name, None)
-            self._attempts.pop(name, None)
-        for name in named:
-            absence = self._absences.setdefault(name, _Absence(now, now))
-            absence.last, absence.silent = now, -1
-        for name, absence in list(self._absences.items()):
-            absence.silent += 1
-            if absence.silent >= _ROUNDS and now - absence.last > PATIENCE:  # rounds may be long or short
-                del self._absences[name]
-        missing = [name for name in sorted(named) if now - self._absences[name].since > self._patience(name)]
-        if missing:
-            self._attempts.update(missing)
-            self._absences.clear()
-        return missing
+            for name in names:
+                if name in self._mentions:
+                    self._mentions[name] = _Mentions(self._mentions[name].first, now)
+                elif len(self._mentions) < _MOST and is_name(name) and name != self._name:
+                    self._mentions[name] = _Mentions(now, now)
 
-    def _patience(self, name: str) -> float:
-        return PATIENCE * 2.0 ** self._attempts[name]
+    def remove(self, name: str) -> None:
+        """It is online now. May be called on any thread."""
+        with self._lock:
+            self._mentions.pop(name, None)
+
+    def check(self) -> list[str]:
+        """The peers that are missing. All waits begin again where there are some: the connections are made anew."""
+        now = self._clock()
+        wait = min(self._patience * 2.0**self._attempts, LONGEST_WAIT)
+        with self._lock:
+            for name, mentions in list(self._mentions.items()):
+                mentions.silent += 1
+                if mentions.silent > _CHECKS and now - mentions.last > self._patience:
+                    del self._mentions[name]
+            missing = sorted(name for name, each in self._mentions.items() if each.last - each.first > wait)
+            if self._mentions:
+                self._calm_since = now
+            elif now - self._calm_since > 2 * wait:
+                self._attempts = 0
+            if missing:
+                self._attempts = min(self._attempts + 1, 32)
+                self._mentions.clear()
+        return missing
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:

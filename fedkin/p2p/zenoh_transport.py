@@ -24,7 +24,7 @@ from fedkin.config.peer_settings import ENCRYPTED, NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.core.names import is_name
 from fedkin.p2p.messages import HEADER_LIMIT, size_limit
-from fedkin.p2p.missing_peers import MissingPeers, names_of_bytes, names_to_bytes
+from fedkin.p2p.missing_peers import PATIENCE, MissingPeers, names_of_bytes, names_to_bytes
 from fedkin.p2p.transport import RequestHandler
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fedkin")
 _PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
 _REFRESH = 2.0  # seconds between two queries for peers online
+_RETURN = 5.0  # seconds in which the peers come back after the connections are made anew
 
 
 class ZenohTransport:
@@ -59,23 +60,33 @@ class ZenohTransport:
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
-        self._missing = MissingPeers(name)
-        self._open()
-
-    def _open(self) -> None:
+        self._error = ""  # of the last attempt to open a session again
         self._online: set[tuple[str, str]] = set()
+        config = zenoh_config(settings, parameters)
+        lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
+        self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))  # not all drop who hangs at the same moment
+        self._open(config)
+
+    def _open(self, config: Any) -> None:
         try:
-            self._session = self._zenoh.open(zenoh_config(self._settings, self._parameters))
+            self._session = self._zenoh.open(config)
         except self._zenoh.ZError as error:
             raise ConfigError(f"network: Zenoh cannot start: {_reason(error)}") from error
+        with self._lock:
+            self._online = set()
         liveliness = self._session.liveliness()
         self._subscriber = liveliness.declare_subscriber(self._liveliness_keys, self._on_change, history=True)
         self._last_refresh = time.monotonic()
         self._queryable = self._token = None
 
     def peers(self) -> dict[str, str]:
-        if missing := self._missing.check(self._names_online()):
-            self._open_again(missing)
+        if missing := self._missing.check():
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            names = ", ".join(missing[:5]) + more
+            _log.warning("%s: online for others, not for this peer; the connections are made anew", names)
+            self.close()
+        if self._session.is_closed() and not self._open_again():
+            return {}
         self._refresh()
         with self._lock:
             online = sorted(self._online, reverse=True)  # of one name, the earliest session stays
@@ -104,7 +115,7 @@ class ZenohTransport:
 
         def answer(query: zenoh.Query) -> None:
             with query:
-                self._missing.add(_names(query))
+                self._note([] if query.attachment is None else [query.attachment.to_bytes().decode(errors="replace")])
                 text = b"" if query.payload is None else query.payload.to_bytes()
                 reply = handler(text.decode(errors="replace")) if len(text) <= HEADER_LIMIT else None
                 if reply is not None:
@@ -140,7 +151,8 @@ class ZenohTransport:
         for reply in replies:
             if reply.ok is not None:
                 contents[reply.ok.payload.to_bytes()] = None
-                self._missing.add(_names(reply.ok))
+                if reply.ok.attachment is not None:
+                    self._note(names_of_bytes(reply.ok.attachment.to_bytes()))
             if len(contents) == 2:
                 break
         return tuple(contents)
@@ -153,16 +165,28 @@ class ZenohTransport:
         self._last_refresh = time.monotonic()
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
-    def _open_again(self, missing: list[str]) -> None:
-        """Begin a new session of Zenoh's. After a peer hung for about as long as a lease, one side may have made a new
-        connection while the other kept the old one, and never says again what it declared; or both have dropped the old
-        one and neither makes a new one. A session that nobody knows is connected to, and told everything."""
-        _log.warning("%s: online for others, not for this peer; the connections are made anew", ", ".join(missing))
-        handler = self._handler
-        self.close()
-        self._open()
+    def _note(self, names: list[str]) -> None:
+        """Another peer names these. Called on any thread."""
+        self._missing.add(set(names) - self._names_online())
+
+    def _open_again(self) -> bool:
+        """Begin a new session of Zenoh's, if possible. After a peer hung for about as long as a lease, one side may
+        have made a new connection while the other kept the old one, and never says again what it declared; or both have
+        dropped the old one and neither makes a new one. A session that nobody knows is connected to, and told all."""
+        former, handler = self._names_online(), self._handler
+        try:
+            self._open(zenoh_config(self._settings, self._parameters))
+        except ConfigError as error:  # a port or a file that is gone for a moment does not end a peer
+            if str(error) != self._error:
+                _log.warning("%s; trying again every round", error)
+            self._error = str(error)
+            return False
         if handler is not None:
             self._declare(handler)
+        self._error, end = "", time.monotonic() + _RETURN
+        while not former <= self._names_online() and time.monotonic() < end:
+            time.sleep(_PAUSE)
+        return True
 
     def _on_reply(self, reply: zenoh.Reply) -> None:
         """A peer says that it is online. Called on a thread of Zenoh's."""
@@ -177,6 +201,7 @@ class ZenohTransport:
         with self._lock:
             if sample.kind == self._zenoh.SampleKind.PUT:
                 self._online.add(peer)
+                self._missing.remove(peer[0])
             else:
                 self._online.discard(peer)
 
@@ -227,11 +252,6 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
     rest = {"root_ca_certificate": str(tls.ca), "enable_mtls": True, "verify_name_on_connect": False}
     entries = {f"transport/link/tls/{key}": value for key, value in (side | rest).items()}
     return {**entries, "transport/link/protocols": [protocol.rstrip("/") for protocol in ENCRYPTED]}
-
-
-def _names(message: zenoh.Query | zenoh.Sample) -> list[str]:
-    """The peers that a request or a reply names: its sender, or those that its sender has online."""
-    return [] if message.attachment is None else names_of_bytes(message.attachment.to_bytes())
 
 
 def _reason(error: Exception) -> str:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from fedkin.p2p.missing_peers import PATIENCE, TEXT_LIMIT, MissingPeers, names_of_bytes, names_to_bytes
+from fedkin.p2p.missing_peers import (
+    LONGEST_WAIT,
+    PATIENCE,
+    TEXT_LIMIT,
+    MissingPeers,
+    names_of_bytes,
+    names_to_bytes,
+)
 
 
 class Clock:
@@ -21,46 +30,80 @@ def clock() -> Clock:
 
 @pytest.fixture
 def missing(clock: Clock) -> MissingPeers:
-    return MissingPeers("me", clock)
+    return MissingPeers("me", PATIENCE, clock)
 
 
-def rounds(missing: MissingPeers, clock: Clock, seconds: float, step: float, named: str = "other") -> list[float]:
-    """When, in rounds of ``step`` seconds in each of which ``named`` is named, it was missing."""
-    begin, times = clock.now, []
-    while clock.now < begin + seconds:
-        missing.add([named])
-        if missing.check(set()) == [named]:
-            times.append(clock.now - begin)
+def waits(
+    missing: MissingPeers, clock: Clock, seconds: float, step: float, named: Callable[[int], str] = lambda t: "other"
+) -> list[float]:
+    """The seconds until a peer was missing, and from each time to the next, where each check finds one named anew."""
+    begin, times, t = clock.now, [clock.now], 0
+    while clock.now <= begin + seconds:
+        missing.add([named(t)])
+        if missing.check():
+            times.append(clock.now)
         clock.now += step
-    return times
+        t += 1
+    return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
 
 
-def test_who_is_named_for_long_and_not_online_is_missing(missing: MissingPeers, clock: Clock) -> None:
-    assert rounds(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
+def test_who_is_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -> None:
+    assert waits(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
 
 
-def test_attempts_in_vain_double_the_wait(missing: MissingPeers, clock: Clock) -> None:
-    times = rounds(missing, clock, 10 * PATIENCE, 0.5)
-    # each wait begins with the round after, and ends with the first that is longer than 6, 12 and 24 s
-    assert times == [6.5, 6.5 + 0.5 + 12.5, 6.5 + 0.5 + 12.5 + 0.5 + 24.5]
+def test_attempts_in_vain_double_the_wait_up_to_ten_minutes(missing: MissingPeers, clock: Clock) -> None:
+    # the wait begins with the round after the last attempt, and ends with the first round that is later than it
+    doubled = [6 + 0.5] + [PATIENCE * 2**k + 1 for k in range(1, 7)]
+    assert waits(missing, clock, 3000, 0.5) == [*doubled, *[LONGEST_WAIT + 1] * 3]
 
 
-def test_once_it_was_online_the_wait_is_the_first_again(missing: MissingPeers, clock: Clock) -> None:
-    rounds(missing, clock, 4 * PATIENCE, 0.5)
-    assert missing.check({"other"}) == []
-    assert rounds(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
+def test_names_that_are_invented_one_after_another_disturb_as_seldom(missing: MissingPeers, clock: Clock) -> None:
+    """Each is named for ten seconds: longer than the first wait, and shorter than the second."""
+    assert waits(missing, clock, 3000, 0.5, lambda t: f"ghost-{t // 20}") == [6.5]
 
 
-def test_rounds_longer_than_the_patience(missing: MissingPeers, clock: Clock) -> None:
-    assert rounds(missing, clock, 240, 60)[0] == 60
+def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(missing: MissingPeers, clock: Clock) -> None:
+    """Connections that take eight seconds: the second wait is long enough for all."""
+    attempts, begin = 0, clock.now
+    for _ in range(1000):
+        if clock.now - begin < 8:
+            missing.add(["slow"])
+        else:
+            missing.remove("slow")
+        if missing.check():
+            attempts, begin = attempts + 1, clock.now
+        clock.now += 0.5
+    assert attempts == 1
+
+
+def test_after_a_calm_time_the_first_wait_is_short_again(missing: MissingPeers, clock: Clock) -> None:
+    assert waits(missing, clock, 20, 0.5) == [6.5, 13]
+    missing.remove("other")
+    for _ in range(50):  # the wait is 24 s now: 48 s without a missing peer
+        assert not missing.check()
+        clock.now += 1
+    assert waits(missing, clock, 7, 0.5) == [6.5]
+
+
+def test_before_a_calm_time_it_is_not(missing: MissingPeers, clock: Clock) -> None:
+    waits(missing, clock, 20, 0.5)
+    missing.remove("other")
+    for _ in range(40):
+        assert not missing.check()
+        clock.now += 1
+    assert waits(missing, clock, 25, 0.5) == [24.5]
+
+
+def test_rounds_longer_than_the_wait(missing: MissingPeers, clock: Clock) -> None:
+    assert waits(missing, clock, 240, 60) == [60, 120]
 
 
 def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Clock) -> None:
     times = []
-    for t in range(12):
+    for t in range(10):
         if t % 3 == 0:
             missing.add(["other"])
-        times += [t] if missing.check(set()) else []
+        times += [t] if missing.check() else []
         clock.now += 60
     assert times == [3, 9]
 
@@ -68,28 +111,39 @@ def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Cloc
 @pytest.mark.parametrize("step", [0.5, 60])
 def test_who_left_and_comes_back_is_not_missing_at_once(missing: MissingPeers, clock: Clock, step: float) -> None:
     """What was still said of it when it left is too old to count when it comes back."""
-    missing.add(["other"])
-    assert missing.check(set()) == []
     for _ in range(100):
+        missing.add(["other"] if clock.now == 1000 else [])
+        assert missing.check() == []
         clock.now += step
-        assert missing.check(set()) == []
     missing.add(["other"])
-    assert missing.check(set()) == []
+    assert missing.check() == []
 
 
-def test_who_is_online_me_and_what_is_no_name(missing: MissingPeers, clock: Clock) -> None:
-    for _ in range(20):
-        missing.add(["me", "one", "", "no name/", "\ufffd"])
-        assert missing.check({"one"}) == []
-        clock.now += 1
+def test_who_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) -> None:
+    missing.add(["other"])
+    missing.remove("other")
+    clock.now += 10
+    missing.add(["other"])
+    assert missing.check() == []
 
 
-def test_all_that_are_missing_are_named(missing: MissingPeers, clock: Clock) -> None:
+def test_me_and_what_is_no_name_are_not_remembered(missing: MissingPeers, clock: Clock) -> None:
+    for _ in range(2):
+        missing.add(["me", "", "no name/", "two\nlines", "\ufffd"])
+        assert missing.check() == []
+        clock.now += 10
+
+
+def test_all_that_are_missing_are_named_and_of_very_many_some(missing: MissingPeers, clock: Clock) -> None:
     missing.add(["b", "a"])
-    missing.check(set())
     clock.now += 7
     missing.add(["b", "a", "new"])
-    assert missing.check(set()) == ["a", "b"]
+    assert missing.check() == ["a", "b"]
+    names = [f"ghost-{k}" for k in range(100_000)]
+    missing.add(names)
+    clock.now += 13
+    missing.add(names)
+    assert len(missing.check()) == 1000
 
 
 def test_names_as_bytes_and_back() -> None:
