@@ -87,6 +87,11 @@ def athena(results: Results) -> Numbers:
             f"best gain, {title}": format_number(best - best_fedavg, ".0f"),
             f"scaling, {title}": format_number(scaled - detectors, ".1f"),
             f"detectors in round 2, {title}": format_number(_at(_curve(runs[0]), 2), ".0f"),
+            f"detectors in round 12, {title}": format_number(_at(_curve(runs[0]), 12), ".0f"),
+            f"FedAvg in round 12, {title}": format_number(_at(_curve(runs[2]), 12), ".0f"),
+            f"gain of five rounds, {title}": format_number(
+                mean(_curve(runs[0])[-5:]) - mean(_curve(runs[2])[-5:]), ".0f"
+            ),
             f"bytes of detectors, {title}": format_number(_bytes(runs[0]) / _bytes(runs[2]), ".1f"),
         }
     run = [lead for lead in leads if not isnan(sum(lead))]
