@@ -334,7 +334,7 @@ ATHENA = (
         athena_numbers.combined_detectors,
         athena_page.figure_2,
         also=("athena-figure3", "athena-figure4"),
-        without_recipe={"200 rounds of convolutional networks (a recipe for 40 on CIFAR-10, else 12)": 8},
+        without_recipe={"200 rounds of convolutional networks (a recipe for 40 or 12)": 8},
     ),
     Table(
         "athena-table1",

@@ -13,8 +13,7 @@ from typing import Any
 
 from papers.advise import page as advise_page
 from papers.advise.recipes import OTHERS, PLANTED
-from papers.athena.numbers import first_run
-from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
+from papers.athena.note_numbers import athena
 from papers.flexcfl import weightings
 from papers.flexcfl.recipes import MNIST
 from papers.number_text import NOT_RUN, extreme, format_count, format_number, span
@@ -40,65 +39,6 @@ from papers.reproduction_marks import Results, values_of
 
 CURVE = 100  # values of a stored curve
 Numbers = dict[str, str]
-
-
-def athena(results: Results) -> Numbers:
-    """Of hierarchical clustering and ATHENA-FL."""
-    numbers: Numbers = {}
-    for model, epochs in (("cnn", "5"), ("cnn", "10"), ("mobilenet_v2", "10")):
-        ranges = [
-            (first_run(results, "eps", CLUSTERINGS[split, model].row, epochs) or {}).get("range") or [nan, nan]
-            for split in ("IID", "2 classes", "5 classes")
-        ]
-        lows = [nan if low is None else low for low, _ in ranges]
-        highs = [high for _, high in ranges if high is not None]
-        name = f"{epochs} epochs" if model == "cnn" else f"{epochs} epochs, MobileNetV2"
-        numbers[f"IID eps from, {name}"] = format_number(lows[0], ".4f")
-        numbers[f"eps, {name}"] = span([extreme(max, lows), extreme(min, highs)], ".4f")
-    iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
-    numbers["IID noise, 10 epochs"] = format_number(iid["dbscan"].count(-1) if iid else nan, "d")
-    for split, setting in PER_CLUSTER.items():
-        clustered, one = (first_run(results, "Fig. 1", setting.row, column) for column in ("clustered", "one model"))
-        numbers[f"gain by clusters, {split}"] = format_number(_curve(clustered)[-1] - _curve(one)[-1], ".0f")
-        numbers[f"one model in round 8, {split}"] = format_number(_at(_curve(one), 8), ".0f")
-        numbers[f"one model at its best, {split}"] = format_number(max(_curve(one)), ".0f")
-        later = max(_curve(clustered)) - _at(_curve(clustered), 10)
-        numbers[f"clusters after round 10, {split}"] = format_number(later, ".1f")
-        for first in (6, 36):
-            gaps = [_at(_curve(clustered), n) - _at(_curve(one), n) for n in range(first, first + 5)]
-            name = f"lead of clusters in rounds {first} to {first + 4}, {split}"
-            numbers[name] = format_number(mean(gaps), ".0f")
-        numbers[f"clients alone, {split}"] = format_number(clustered["sizes"].count(1) if clustered else nan, "d")
-    leads: list[tuple[float, float]] = []
-    for (data, split), setting in COMBINED.items():
-        columns = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
-        runs = [first_run(results, "Fig. 2-4", setting.row, column) for column in columns]
-        detectors, scaled, fedavg = (_clients(run) for run in runs)
-        best, _, best_fedavg = (max(_curve(run)) for run in runs)
-        leads.append((detectors - fedavg, scaled - fedavg))
-        title = f"{data}, {split}"
-        numbers |= {
-            f"detectors, {title}": format_number(detectors, ".0f"),
-            f"scaled, {title}": format_number(scaled, ".0f"),
-            f"FedAvg, {title}": format_number(fedavg, ".0f"),
-            f"best detectors, {title}": format_number(best, ".0f"),
-            f"best FedAvg, {title}": format_number(best_fedavg, ".0f"),
-            f"gain, {title}": format_number(detectors - fedavg, ".0f"),
-            f"best gain, {title}": format_number(best - best_fedavg, ".0f"),
-            f"scaling, {title}": format_number(scaled - detectors, ".1f"),
-            f"detectors in round 2, {title}": format_number(_at(_curve(runs[0]), 2), ".0f"),
-            f"detectors in round 12, {title}": format_number(_at(_curve(runs[0]), 12), ".0f"),
-            f"FedAvg in round 12, {title}": format_number(_at(_curve(runs[2]), 12), ".0f"),
-            f"gain of five rounds, {title}": format_number(
-                mean(_curve(runs[0])[-5:]) - mean(_curve(runs[2])[-5:]), ".0f"
-            ),
-            f"bytes of detectors, {title}": format_number(_bytes(runs[0]) / _bytes(runs[2]), ".1f"),
-        }
-    run = [lead for lead in leads if not isnan(sum(lead))]
-    numbers["rows, detectors"] = format_count(len(run))
-    for i, name in enumerate(("detectors", "scaled")):
-        numbers[f"ahead, {name}"] = format_count(sum(lead[i] > 0 for lead in run), len(run))
-    return numbers
 
 
 def planted(results: Results) -> Numbers:
@@ -272,22 +212,3 @@ NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
     "peers": peers,
     "advise": advise,
 }
-
-
-def _curve(run: Mapping[str, Any] | None) -> list[float]:
-    """Accuracy over the rounds."""
-    return [100 * value for value in run["curve"] if value is not None] if run else [nan]
-
-
-def _bytes(run: Mapping[str, Any] | None) -> float:
-    """All bytes, both ways, up to the last round."""
-    return sum(run["bytes"][-1]) if run else nan
-
-
-def _clients(run: Mapping[str, Any] | None) -> float:
-    """Mean accuracy of the clients in the last round."""
-    return 100 * mean(run["clients"]) if run else nan
-
-
-def _at(curve: list[float], round: int) -> float:
-    return curve[round] if len(curve) > round else nan
