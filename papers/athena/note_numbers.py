@@ -64,6 +64,7 @@ def _combined_detectors(results: Results) -> Numbers:
     """Of Figures 2 to 4."""
     numbers: Numbers = {}
     leads: list[tuple[float, float]] = []
+    gains: list[float] = []  # by scaling
     for (data, split), setting in COMBINED.items():
         title = f"{data}, {split}"
         columns = {"detectors": "ATHENA-FL", "scaled": "ATHENA-FL, calibrated", "FedAvg": "FedAvg"}
@@ -71,6 +72,7 @@ def _combined_detectors(results: Results) -> Numbers:
         last = {name: _clients(run) for name, run in runs.items()}
         late = {name: mean(_curve(run)[-LAST:]) for name, run in runs.items()}
         detectors = _detectors(runs["detectors"])
+        gains.append(late["scaled"] - late["detectors"])
         leads.append((late["detectors"] - late["FedAvg"], late["scaled"] - late["FedAvg"]))
         for name, run in runs.items():
             numbers |= {
@@ -84,11 +86,14 @@ def _combined_detectors(results: Results) -> Numbers:
             f"gain, {title}": format_number(last["detectors"] - last["FedAvg"], ".0f"),
             f"late gain, {title}": format_number(late["detectors"] - late["FedAvg"], ".0f"),
             f"scaling, {title}": format_number(last["scaled"] - last["detectors"], ".1f"),
+            f"bytes of scaled, {title}": format_number(_bytes(runs["scaled"]) / _bytes(runs["detectors"]), ".1f"),
             f"bytes of detectors, {title}": format_number(_bytes(runs["detectors"]) / _bytes(runs["FedAvg"]), ".1f"),
             f"detector of class {SHIRT}, {title}": format_number(detectors[SHIRT], ".0f"),
+            f"scaled detector of class {SHIRT}, {title}": format_number(_detectors(runs["scaled"])[SHIRT], ".0f"),
             f"other detectors, {title}": span(detectors[:SHIRT] + detectors[SHIRT + 1 :], ".0f"),
         }
     run = [lead for lead in leads if not isnan(sum(lead))]
+    numbers["late gains of scaling"] = span([gain for gain in gains if not isnan(gain)], ".1f")
     numbers["rows, detectors"] = format_count(len(run))
     for i, name in enumerate(("detectors", "scaled")):
         numbers[f"ahead, {name}"] = format_count(sum(lead[i] > 0 for lead in run), len(run))
