@@ -79,13 +79,12 @@ def _combined_detectors(results: Results) -> Numbers:
                 f"{name}, {title}": format_number(last[name], ".0f"),
                 f"{name} late, {title}": format_number(late[name], ".0f"),
                 f"best {name}, {title}": format_number(max(_curve(run)), ".0f"),
-                f"{name} in round 2, {title}": format_number(_at(_curve(run), 2), ".0f"),
                 f"{name} in round 12, {title}": format_number(_at(_curve(run), 12), ".0f"),
             }
         numbers |= {
             f"gain, {title}": format_number(last["detectors"] - last["FedAvg"], ".0f"),
             f"late gain, {title}": format_number(late["detectors"] - late["FedAvg"], ".0f"),
-            f"scaling, {title}": format_number(last["scaled"] - last["detectors"], ".1f"),
+            f"detectors in round 2, {title}": format_number(_at(_curve(runs["detectors"]), 2), ".0f"),
             f"bytes of scaled, {title}": format_number(_bytes(runs["scaled"]) / _bytes(runs["detectors"]), ".1f"),
             f"bytes of detectors, {title}": format_number(_bytes(runs["detectors"]) / _bytes(runs["FedAvg"]), ".1f"),
             f"detector of class {SHIRT}, {title}": format_number(detectors[SHIRT], ".0f"),

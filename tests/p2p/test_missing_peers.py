@@ -62,6 +62,27 @@ def test_names_that_are_invented_one_after_another_disturb_as_seldom(missing: Mi
     assert waits(missing, clock, 3000, 0.5, lambda t: f"ghost-{t // 20}") == [6.5]
 
 
+def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
+    """Names for somewhat longer than the wait, then is silent for a time, again and again; the worst of many times."""
+    attempts = {}
+    for silence in (0, 12, 18, 24, 25, 30, 60):
+        missing, begin, pause = MissingPeers("me", PATIENCE, clock), clock.now, clock.now
+        attempts[silence] = 0
+        while clock.now < begin + 3000:
+            if clock.now >= pause:
+                missing.add(["ghost"])
+            if missing.check():
+                attempts[silence] += 1
+                pause = clock.now + silence
+            clock.now += 0.5
+    assert 80 < max(attempts.values()) <= 100 and attempts[0] < 12
+
+
+def test_a_wait_longer_than_the_longest_stays(clock: Clock) -> None:
+    """Of a lease of half an hour."""
+    assert waits(MissingPeers("me", 1080.0, clock), clock, 5000, 1) == [1081, 1082, 1082, 1082]
+
+
 def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(missing: MissingPeers, clock: Clock) -> None:
     """Connections that take eight seconds: the second wait is long enough for all."""
     attempts, begin = 0, clock.now
