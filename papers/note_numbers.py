@@ -201,7 +201,7 @@ def advise(results: Results) -> Numbers:
         "eigengap right": format_count(advise_page.correct(known, "eigengap"), len(known)),
         "planted cases": str(len(planted_cases)),
         "images": f"{images[0]} to {images[-1]}",
-        "gains": span(gains, ".0f"),
+        "gains": span(gains, ".1f"),
     }
 
 

@@ -89,7 +89,7 @@ def section(results: Mapping[str, Results]) -> str:
     return "\n\n".join(
         [
             "## How much was reproduced",
-            headline(total),
+            headline(total) + not_cpu_sized(results),
             in_other_words(total)
             + agreed_once(results)
             + runs_by_outcome(results)
@@ -135,6 +135,16 @@ def in_other_words(total: Share) -> str:
         f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have a cause that a run "
         f"shows; with the causes that our runs do not contradict they are {either} ({either / total.run:.1%})."
     )
+
+
+def not_cpu_sized(results: Mapping[str, Results]) -> str:
+    """What came of the published numbers that were run although they are not CPU-sized, and are in no other count."""
+    numbers = [number for number, sized in _countable(results) if not sized and number.mark != Mark.NOT_RUN]
+    if not numbers:
+        return ""
+    outcomes = Counter(str(number.cause) if number.mark in DIFFERS else f"within {MARGIN}" for number in numbers)
+    words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+    return f" Besides, {len(numbers)} that are not CPU-sized were run: {words}."
 
 
 def meanings() -> str:
@@ -196,7 +206,8 @@ def code_and_spread(results: Mapping[str, Results]) -> str:
     outside = sum(not low <= printed <= high for printed, low, high in intervals)
     are = "is" if len(variants) == 1 else "are"
     return (
-        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' code does; for "
+        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' code does (*code, "
+        "spread* below the tables); for "
         f"{outside} of these numbers the interval of ours does not hold the paper's number."
     )
 
@@ -228,12 +239,17 @@ def _of_cause(cause: Cause, results: Mapping[str, Results]) -> list[ComparedNumb
 
 def _counted(results: Mapping[str, Results]) -> list[ComparedNumber]:
     """The numbers of all tables that the share is of."""
+    return [number for number, sized in _countable(results) if sized]
+
+
+def _countable(results: Mapping[str, Results]) -> list[tuple[ComparedNumber, bool]]:
+    """The numbers of all tables at the papers' settings, and whether they are CPU-sized."""
     tables = [(paper.name, table) for paper in PAPERS.values() for table in paper.tables]
     return [
-        number
+        (number, number.row in cpu_sized(table))
         for paper, table in tables
         for number in table.numbers(results.get(paper, []))
-        if number.counts and number.row in cpu_sized(table)
+        if number.counts
     ]
 
 

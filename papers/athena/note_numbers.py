@@ -25,7 +25,7 @@ def athena(results: Results) -> Numbers:
 def _ranges(results: Results) -> Numbers:
     """Of the eps that find the clusters."""
     numbers: Numbers = {}
-    for model, epochs in (("cnn", "5"), ("cnn", "10"), ("mobilenet_v2", "10")):
+    for model, epochs in (("cnn", "5"), ("cnn", "10"), ("cnn", "20"), ("mobilenet_v2", "10")):
         ranges = [
             (first_run(results, "eps", CLUSTERINGS[split, model].row, epochs) or {}).get("range") or [nan, nan]
             for split in ("IID", "2 classes", "5 classes")

@@ -19,9 +19,9 @@ OPTIONS: dict[str, Options] = {
 
 
 def _row(row: str, options: Options) -> Setting:
-    """Two seeds, each with its own shuffle and sizes, of the draws that have the file's size."""
-    setting = replace(FEMNIST_FIVE, row=row, data="femnist candidate", data_options=(("classes", 26), *options))
-    return replace(setting, seeds=(0, 1), deviation="a candidate for the authors' file")
+    """Each seed with its own shuffle and sizes, of the draws that have the file's size."""
+    own = {"data_options": (("classes", 26), *options), "deviation": "a candidate for the authors' file"}
+    return replace(FEMNIST_FIVE, row=row, data="femnist candidate", **own)
 
 
 CANDIDATES = [_row(row, options) for row, options in OPTIONS.items()]

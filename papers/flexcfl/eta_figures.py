@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from papers.curves import finish, plot
+from papers.curves import BY_CLUSTER, finish, plot, plot_clusters
 from papers.flexcfl.figure_recipes import (
     BASELINES_3,
+    BASELINES_3_MLP,
     FIGURE_3,
     FIGURE_5,
     SWEEP_3,
@@ -25,10 +26,15 @@ QUANTITIES = {
     "accuracy": "accuracy of complete rounds",
     "train_loss": "training loss of the cohort, last local epoch",
     "discrepancy_mean": "discrepancy, mean over the cohort",
+    "discrepancy_to_global": "distance of each group's model to their mean, first seed",
     "global_accuracy": "accuracy of the mean of the group models",
 }
 FIVE = ("accuracy", "train_loss", "global_accuracy")
-COMPARED = (*BASELINES_3, *(cell for cell in SWEEP_3 if cell.column in (eta_column(0), eta_column(0.1))))
+ETAS_COMPARED = (eta_column(0), eta_column(0.1))
+COMPARED, COMPARED_MLP = (
+    [*baselines, *(cell for cell in sweep if cell.column in ETAS_COMPARED)]
+    for baselines, sweep in ((BASELINES_3, SWEEP_3), (BASELINES_3_MLP, SWEEP_3_MLP))
+)
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -37,12 +43,15 @@ def draw(results: Results, docs: Path) -> None:
 
     from fedkin.reporting.style import STYLE, write
 
-    compared = {"MNIST-MCLR": COMPARED, "MNIST-MLP, by eta_g": SWEEP_3_MLP, "MNIST-MCLR, by eta_g": SWEEP_3}
-    swept = {cells[0].setting.row: cells for cells in (SWEEP_5_MLP, SWEEP_5)}
+    compared, swept_3, swept_5 = (
+        {cells[0].setting.row: cells for cells in pair}
+        for pair in ((COMPARED, COMPARED_MLP), (SWEEP_3, SWEEP_3_MLP), (SWEEP_5_MLP, SWEEP_5))
+    )
     with matplotlib.rc_context(STYLE):
         for name, figure in {
             "figure3": _grid(results, compared, tuple(QUANTITIES)),
-            "figure5": _grid(results, swept, FIVE),
+            "figure3-eta": _grid(results, swept_3, tuple(QUANTITIES)),
+            "figure5": _grid(results, swept_5, FIVE),
         }.items():
             write(figure, docs / "images" / f"flexcfl-{name}-curves.svg")
 
@@ -54,7 +63,8 @@ def figure_3(results: Results) -> str:
         "Mean of the seeds, their range as a band. The mean of the group models is never sent to a client. "
         "The paper's sweep over eta_g trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_3)}\n\n"
-        "![Fig. 3: methods and inter-group learning rates on MNIST](images/flexcfl-figure3-curves.svg)"
+        "![Fig. 3: methods on MNIST](images/flexcfl-figure3-curves.svg)\n\n"
+        "![Fig. 3: inter-group learning rates on MNIST](images/flexcfl-figure3-eta-curves.svg)"
     )
 
 
@@ -79,6 +89,7 @@ def _grid(results: Results, columns: Mapping[str, Sequence[Cell]], quantities: S
             prepare(axes, heading, QUANTITIES[quantity])
             for number, cell in enumerate(cells):
                 colour, dash = line_style(number)
-                plot(axes, results, cell, quantity, color=colour, ls=dash, label=cell.column)
+                draw_line = plot_clusters if quantity in BY_CLUSTER else plot
+                draw_line(axes, results, cell, quantity, color=colour, ls=dash, label=cell.column)
             finish(axes, percent="accuracy" in quantity, legend=quantity == quantities[0])
     return figure

@@ -53,10 +53,10 @@ def fake_pairs(cell: Cell) -> dict[str, Any]:
 
 def test_every_cell_is_there_once_and_short() -> None:
     cells = [*CURVED, *fedgroup.FIGURE_5]
-    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 8 + 4 + 9 + 5 + 10 + 5
+    assert len({(c.table, c.setting, c.column) for c in cells}) == len(cells) == 8 + 8 + 4 + 9 + 9 + 10 + 5
     short, long = ([c for c in cells if (c.setting.seconds < 60) == is_short] for is_short in (True, False))
     assert all(1 <= len(c.setting.seeds) <= 3 for c in cells) and {c.setting.seeds for c in long} == {(0,)}
-    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 44
+    assert {c.setting.row for c in long} == {"FEMNIST-MLP, shared images, swap part"} and len(short) == 48
 
 
 def test_the_sweep_varies_the_inter_group_rate_and_nothing_else() -> None:
@@ -140,6 +140,7 @@ SHOWN = {  # what a figure says only where it has runs
     "fedgroup-figure5": "correlation 0.987",
     "fedgroup-global": ">FedGrouProx<",
     "flexcfl-figure3-curves": "FlexCFL, eta_g 0.1",
+    "flexcfl-figure3-eta-curves": "FlexCFL, eta_g 5",
     "flexcfl-figure5-curves": "FlexCFL, eta_g 5",
 }
 
@@ -176,11 +177,29 @@ def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(monkeypatch
         assert {axes.get_ylim() for axes in right} == {right[0].get_ylim()} and right[0].get_ylim()[0] == 0
 
 
+def test_figure_3_has_a_distance_to_the_global_model_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the first seed; of the six methods FedAvg and FedProx have no groups."""
+    figures: dict[str, Figure] = {}
+    monkeypatch.setattr("fedkin.reporting.style.write", lambda figure, path: figures.setdefault(path.stem, figure))
+    lines = [fake_line(cell, seed) for cell in flexcfl.FIGURE_3 for seed in (0, 1)]
+    for line in lines:
+        line["discrepancy_to_global"] = [[0.1 + line["seed"]] * 3, [0.5] * 3]
+        if line["column"] in flexcfl.FROM_THE_START:
+            del line["discrepancy_to_global"]
+    eta_figures.draw(lines, Path())
+    for name, methods in (("flexcfl-figure3-curves", 4), ("flexcfl-figure3-eta-curves", 5)):
+        left, right = figures[name].axes[6:8]  # the fourth of five quantities
+        for axes, row in ((left, "MNIST-MCLR"), (right, "MNIST-MLP")):
+            assert axes.get_title(loc="left") == row
+            heights = [np.asarray(line.get_ydata(), float).tolist() for line in axes.lines]
+            assert heights == [[0.1] * 3, [0.5] * 3] * methods
+
+
 def test_sections_name_their_figures() -> None:
     text = fedgroup_figures.section([fake_pairs(fedgroup.FIGURE_5[0])])
     assert "highest: MNIST-MCLR: 0.987 (1 seed). The figure" in text and "not run" in fedgroup_figures.section([])
     assert "images/fedgroup-figure5.svg" in text
-    assert "images/flexcfl-figure3-curves.svg" in eta_figures.figure_3([])
+    assert all(f"images/flexcfl-{name}-curves.svg" in eta_figures.figure_3([]) for name in ("figure3", "figure3-eta"))
     assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
     assert "The paper trains an MLP; logistic regression stands" in eta_figures.figure_5([])
 

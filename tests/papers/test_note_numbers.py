@@ -205,4 +205,4 @@ def test_advice_counts_the_right_estimates_and_leaves_out_where_nothing_is_gaine
     runs += [{**asdict(c), "seed": 0, "gain": gain} for c, gain in zip(OTHERS, (8.4, 18.4, 0.2), strict=True)]
     found = advise(runs)
     assert (found["right"], found["eigengap right"], found["estimates"]) == ("2", "1", "3")
-    assert found["gains"] == "8 to 18"
+    assert found["gains"] == "8.4 to 18.4"
