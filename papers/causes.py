@@ -46,7 +46,8 @@ MEANINGS = {
         "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one draw of the data, is "
         "where one more run, or draw, would be (the 95% prediction interval, from at least "
         f"{LEAST_RUNS} runs, each from its own seed or on its own draw): a run of ours or, where a variant with what "
-        "the authors' code does gives more numbers of the column and has these runs, a run of that variant"
+        "the authors' code does gives more numbers of the column and has these runs, a run of that variant (*spread, "
+        "of the variant*)"
     ),
     Cause.COPY: (
         "possible, and no run shows it: the paper prints the same numbers in another row of the table, where ours "

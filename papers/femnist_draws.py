@@ -13,9 +13,8 @@ many images of each, the file's numbers of labels follow from whole numbers of i
 says little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of five, which
 with as many images of each label they would be. So the recipes have three labels, and five in rows of their own. (The
 one client with five labels that their notebooks print has unequal numbers, under the heading MNIST: ``OF_MNIST``.) With
-five no seed can match within
-8%: a client has either c or c + 5, so that both have a fifth of all samples together, of the file's 18,345 that is
-3,669, where it has 3,153 to 4,029.
+five no seed can match within 8%: a client has either c or c + 5, so that both have a fifth of all samples together, of
+the file's 18,345 that is 3,669, where it has 3,153 to 4,029.
 
 ``python -m papers.femnist_draws`` searches, and prints what it finds.
 """

@@ -142,9 +142,10 @@ def not_cpu_sized(results: Mapping[str, Results]) -> str:
     numbers = [number for number, sized in _countable(results) if not sized and number.mark != Mark.NOT_RUN]
     if not numbers:
         return ""
-    outcomes = Counter(str(number.cause) if number.mark in DIFFERS else f"within {MARGIN}" for number in numbers)
+    outcomes = Counter(str(number.cause) if number.mark in DIFFERS else f"within {MARGIN} points" for number in numbers)
     words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
-    return f" Besides, {len(numbers)} that are not CPU-sized were run: {words}."
+    once = sum(number.seeds == 1 for number in numbers)
+    return f" Besides, {len(numbers)} that are not CPU-sized were run, {once} of them from a single seed: {words}."
 
 
 def meanings() -> str:
@@ -206,8 +207,7 @@ def code_and_spread(results: Mapping[str, Results]) -> str:
     outside = sum(not low <= printed <= high for printed, low, high in intervals)
     are = "is" if len(variants) == 1 else "are"
     return (
-        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' code does (*code, "
-        "spread* below the tables); for "
+        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' code does; for "
         f"{outside} of these numbers the interval of ours does not hold the paper's number."
     )
 

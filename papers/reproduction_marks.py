@@ -88,6 +88,12 @@ class ComparedNumber:
         return self.unit == POINTS and not self.deviation and self.mark != Mark.NO_NUMBER
 
     @property
+    def cause_words(self) -> str:
+        """The cause; of spread also whether it is that of runs with what the authors' code does."""
+        of_variant = self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
+        return f"{self.cause}, of the variant" if of_variant else str(self.cause or "")
+
+    @property
     def symbol(self) -> str:
         """The mark in a table: in brackets where the number is not counted."""
         sign = f"{SYMBOLS[self.mark]} {self.cause or ''}".strip()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from papers import findings, inventory, reproduced_share
 from papers.catalogue import PAPERS, Paper, Table
 from papers.notes import fill
-from papers.reproduction_marks import SYMBOLS, Cause, ComparedNumber, Mark, Results
+from papers.reproduction_marks import SYMBOLS, Mark, Results
 from papers.tables_markdown import markdown
 
 ABOUT = f"""\
@@ -17,8 +17,8 @@ highest accuracy of any round, which flatters a method whose accuracy varies; ou
 two can be compared, and the accuracy of the last round stands beside it. Marks: {SYMBOLS[Mark.REPRODUCED]} reproduced
 (within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced; in brackets where our
 run is not the paper's (fewer rounds, other data, a variant), which is not counted. Below each table stands the
-cause of every counted number that differs by more, and the runs that show it; one in brackets may differ because of
-what is not the paper's, which no run shows. `fedkin reproduce` lists all tables, and `fedkin reproduce NAME` runs one.
+cause of every number in percentage points that differs by more, and the runs that show it; for one in brackets none is
+looked for, as our run is not the paper's. `fedkin reproduce` lists all tables, and `fedkin reproduce NAME` runs one.
 
 Abbreviations: *MCLR*, multinomial logistic regression; *MLP*, a network of one hidden layer; *RCC* and *RAC*, FedGroup
 with random centres of clusters and with random assignment of newcomers; *IFCA-MIG*, IFCA whose clients may change their
@@ -67,15 +67,9 @@ def _table(table: Table, results: Results) -> str:
 def differences(table: Table, results: Results) -> str:
     """Every number that differs by more than the margin, its cause, and the runs that show it."""
     lines = [
-        [n.row, n.column, n.ours, n.published, f"{n.difference:+.1f}", _cause(n), n.shown_by or "-"]
+        [n.row, n.column, n.ours, n.published, f"{n.difference:+.1f}", n.cause_words, n.shown_by or "-"]
         for n in table.numbers(results)
         if n.cause is not None
     ]
     head = ["", "", "ours", "paper", "difference", "cause", "shown by, or tried"]
     return f"#### {table.name}: what differs, and why\n\n{markdown(head, lines)}" if lines else ""
-
-
-def _cause(number: ComparedNumber) -> str:
-    """In words; the spread of runs with what the authors' code does is not the cause alone."""
-    by_variant = number.cause == Cause.SPREAD and number.source is not None and number.source.variant_of
-    return f"{Cause.CODE}, {Cause.SPREAD}" if by_variant else str(number.cause)

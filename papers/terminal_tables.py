@@ -132,7 +132,7 @@ def _mark(number: ComparedNumber) -> str:
     """Whether it was reproduced; else why not, and what shows it."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
     if number.cause is not None:
-        return f"{SYMBOLS[number.mark]} {number.cause}" + (f" ({number.shown_by})" if number.shown_by else "")
+        return f"{SYMBOLS[number.mark]} {number.cause_words}" + (f" ({number.shown_by})" if number.shown_by else "")
     return f"{mark} ({number.deviation})" if number.deviation else mark
 
 

@@ -35,8 +35,9 @@ def _ranges(results: Results) -> Numbers:
         name = f"{epochs} epochs" if model == "cnn" else f"{epochs} epochs, MobileNetV2"
         numbers[f"IID eps from, {name}"] = format_number(lows[0], ".4f")
         numbers[f"eps, {name}"] = span([extreme(max, lows), extreme(min, highs)], ".4f")
-    iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, "10")
-    numbers["IID noise, 10 epochs"] = format_number(iid["dbscan"].count(-1) if iid else nan, "d")
+    for epochs in ("10", "20"):
+        iid = first_run(results, "eps", CLUSTERINGS["IID", "cnn"].row, epochs)
+        numbers[f"IID noise, {epochs} epochs"] = format_number(iid["dbscan"].count(-1) if iid else nan, "d")
     return numbers
 
 

@@ -36,8 +36,9 @@ def candidates(results: Results) -> str:
     return "\n\n".join(
         [
             "### Table III's row FEMNIST-MCLR on candidates for the authors' file (best accuracy, %)",
-            "Tried before it was known that the file has three labels a client: all of them have five. Which images it "
-            "shares is not known. Each row gives the clients their images in another way, all shuffled class by class.",
+            "First tried before it was known that the file has three labels a client: all of them have five. Which "
+            "images it shares is not known. Each row gives the clients their images in another way, all shuffled "
+            "class by class.",
             accuracies(results, candidate_recipes.CELLS, "best"),
             "#### Which draws of the partition resemble the papers' files",
             "Chosen before any training, by the number of samples, and of each label where it is known. "

@@ -244,7 +244,7 @@ def significance(results: Results) -> str:
             both = np.all([each.significant for each in comparisons], axis=0)[1:]
             lasting = len(both) - int(np.logical_and.accumulate(both[::-1]).sum())
             since = str(lasting + 1) if lasting < len(both) else "never"
-            ours = [f"**{both.mean():.0%}**", f"**{since}**"]
+            ours = [f"**{both.mean():.1%}**", f"**{since}**"]
             few = any(each.verdict == TOO_FEW for each in comparisons)
             lines.append([setting.row, *(["too few seeds"] * 2 if few else ours), f"*{printed}*"])
     return markdown(["", "of the rounds", "in every round from", "paper"], lines) if lines else "not run"

@@ -60,7 +60,8 @@ def figure_3(results: Results) -> str:
     """Fig. 3 on the page."""
     return (
         "### Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
-        "Mean of the seeds, their range as a band. The mean of the group models is never sent to a client. "
+        "Mean of the seeds, their range as a band; the distances of single groups are of the first seed. The mean of "
+        "the group models is never sent to a client. "
         "The paper's sweep over eta_g trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_3)}\n\n"
         "![Fig. 3: methods on MNIST](images/flexcfl-figure3-curves.svg)\n\n"

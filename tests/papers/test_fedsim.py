@@ -121,7 +121,7 @@ def test_rounds_better_than_both() -> None:
     for run in ahead:
         if run["column"] == "FedProx":  # far ahead in the first round, far behind in the last
             run["right"][1:] = [90, 20 + run["seed"] % 2]
-    assert "| MNIST | **50%** | **2** | *every round* |" in fedsim_page.significance(ahead)
+    assert "| MNIST | **50.0%** | **2** | *every round* |" in fedsim_page.significance(ahead)
 
 
 def test_rounds_better_than_both_are_tested_over_draws() -> None:
@@ -132,7 +132,7 @@ def test_rounds_better_than_both_are_tested_over_draws() -> None:
         draw = FEMNIST.draws.index(FEMNIST.draw(run["seed"]))
         gains = (10 + draw, (10, 1, 6, -1, 4)[draw]) if run["column"] == "FedSim" else (0, 0)
         run["right"] = [10, *(50 + gain for gain in gains)]
-    assert f"| {FEMNIST.row} | **50%** | **never** |" in fedsim_page.significance(results)
+    assert f"| {FEMNIST.row} | **50.0%** | **never** |" in fedsim_page.significance(results)
 
 
 def test_a_gain_differs_by_the_authors_code_where_only_the_variant_as_coded_is_near() -> None:
