@@ -93,7 +93,7 @@ def table_1(results: Results) -> str:
 ABOUT = """\
 One seed. *Paper* numbers in italics. For two cores the recipes are smaller than the paper's: 40 rounds of Figure 1,
 with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for each of twenty (12
-for IID clients of MNIST, and for MNIST with 5 classes); the papers name 400 and 200 rounds.
+for IID clients of MNIST); the papers name 400 and 200 rounds.
 `fedkin reproduce` says how long each takes. FedAvg trains the convolutional network (312,010 parameters in colour),
 not MobileNet (3,239,114), so that Table 1 from our runs shows the same accounting of other models. No image is
 augmented. Clusters of Figures 2 to 4 are given, as in the authors' code; whether DBSCAN finds them is measured in the
