@@ -244,10 +244,10 @@ def _counted(results: Mapping[str, Results]) -> list[ComparedNumber]:
 
 def _countable(results: Mapping[str, Results]) -> list[tuple[ComparedNumber, bool]]:
     """The numbers of all tables at the papers' settings, and whether they are CPU-sized."""
-    tables = [(paper.name, table) for paper in PAPERS.values() for table in paper.tables]
+    tables = [(paper.name, table, cpu_sized(table)) for paper in PAPERS.values() for table in paper.tables]
     return [
-        (number, number.row in cpu_sized(table))
-        for paper, table in tables
+        (number, number.row in small)
+        for paper, table, small in tables
         for number in table.numbers(results.get(paper, []))
         if number.counts
     ]

@@ -92,13 +92,13 @@ def table_1(results: Results) -> str:
 
 ABOUT = """\
 One seed. *Paper* numbers in italics. For two cores the recipes are smaller than the paper's: 40 rounds of Figure 1,
-with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for each of twenty (12
-for IID clients of MNIST); the papers name 400 and 200 rounds.
-`fedkin reproduce` says how long each takes. FedAvg trains the convolutional network (312,010 parameters in colour),
-not MobileNet (3,239,114), so that Table 1 from our runs shows the same accounting of other models. No image is
-augmented. Clusters of Figures 2 to 4 are given, as in the authors' code; whether DBSCAN finds them is measured in the
-first table, on ten clients of 1,000 images. Behind ± stands 1.96 s/√20, over the clients of the one run. Labels are
-right here: the authors' script of Figure 1 mislabels a sixth of the images, and augments before it splits."""
+with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for each of twenty (12 for
+IID clients of MNIST); the papers name 400 and 200 rounds. `fedkin reproduce` says how long each takes. FedAvg trains
+the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114), so that Table 1 from our runs shows
+the same accounting of other models. No image is augmented. Clusters of Figures 2 to 4 are given, as in the authors'
+code; whether DBSCAN finds them is measured in the first table, on ten clients of 1,000 images. Behind ± stands 1.96
+s/√20, over the clients of the one run. Labels are right here: the authors' script of Figure 1 mislabels a sixth of the
+images, and augments before it splits."""
 
 
 def ranges(results: Results) -> str:

@@ -83,13 +83,13 @@ PER_CLUSTER = {split: _per_cluster(split, *how) for split, how in {**SPLITS, "Di
 
 DATA: dict[str, Options] = {"cifar10": (), "mnist": (("size", 32),), "fashion_mnist": (("size", 32),)}
 TITLES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "FMNIST"}
-SHORTER = [("mnist", "IID")]  # twelve rounds, not forty
+SHORTER = ("mnist", "IID")  # twelve rounds, not forty
 SAMPLES = 6000  # images in all: 200 to train and 100 to test for each client
 
 
 def _combined_setting(data: str, split: str) -> Setting:
     options, clusters = SPLITS[split]
-    rounds = 12 if (data, split) in SHORTER else 40
+    rounds = 12 if (data, split) == SHORTER else 40
     options = (
         *options,
         *DATA[data],

@@ -37,9 +37,6 @@ def _sweep(table: str, setting: Setting) -> list[Cell]:
     ]
 
 
-FIGURE_1 = cells_of([cell for cell in TABLE_I if cell.column == "FedAvg"])
-
-
 def _baselines(setting: Setting) -> list[Cell]:
     return [
         Cell("Fig. 3", setting, column, NO_SHIFT[column], None, "uniform" if column in FROM_THE_START else ROUND_ROBIN)
@@ -48,6 +45,7 @@ def _baselines(setting: Setting) -> list[Cell]:
     ]
 
 
+FIGURE_1 = cells_of([cell for cell in TABLE_I if cell.column == "FedAvg"])
 BASELINES_3, BASELINES_3_MLP = _baselines(MNIST_3), _baselines(MNIST_MLP_3)
 SWEEP_3, SWEEP_3_MLP = _sweep("Fig. 3", MNIST_3), _sweep("Fig. 3", MNIST_MLP_3)
 FIGURE_3 = [*BASELINES_3, *SWEEP_3, *BASELINES_3_MLP, *SWEEP_3_MLP]
