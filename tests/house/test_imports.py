@@ -147,8 +147,10 @@ def test_no_package_is_a_fifth_of_the_code() -> None:
 
 def test_files_are_short() -> None:
     lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
-    limits = {module: 150 if package_of(module) == "methods" else 300 for module in FILES}
-    limits["fedkin.methods.decentralized"] = limits["fedkin.methods.policies"] = 300  # no method: what methods share
+    limits = {module: 250 if package_of(module) == "methods" else 450 for module in FILES}
+    # These two are no methods: they hold what methods share.
+    limits["fedkin.methods.decentralized"] = 450
+    limits["fedkin.methods.policies"] = 450
     assert not {module: count for module, count in lines.items() if count > limits[module]}
 
 
