@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo quick test coverage chaos check wheel bench results docs clean help
+.PHONY: demo test test-all coverage chaos check wheel bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
@@ -9,16 +9,16 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
 	$(BIN)/fedkin run
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 
-quick: .venv/dev ## the unit tests, two minutes on a fast machine: every formula, nothing that runs for long
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m unit
+test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "unit or example"
 
-test: .venv/dev ## all tests; real data are read from FEDKIN_DATA
+test-all: .venv/dev ## all tests; real data are read from FEDKIN_DATA
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Without the longest of their tests: other tests reach all that those do.

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from fedkin.simulation.engine import SimulatedWorld
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARED = ROOT.parent / "shared"
+ORACLES = ROOT / "tests" / "oracles"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
-# ``make quick`` runs the unit level: the arithmetic of every method and measure, in worlds of a few numbers.
+# ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
+# examples.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
@@ -41,6 +42,7 @@ LEVELS = {
     "deterministic": "simulation",
     "docs": "docs",
     "estimator": "simulation",
+    "examples": "example",
     "export": "simulation",
     "fidelity": "unit",
     "fuzzing": "simulation",
@@ -68,6 +70,7 @@ LEVELS = {
     "tasks/test_shift.py": "unit",
     "tracking": "simulation",
 }
+QUICK_LEVELS = {"unit", "example"}
 MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
 
 # Compiled programs are kept between test runs, in CI between checkouts too. Set before anything imports jax.
@@ -105,9 +108,11 @@ def level_of(path: Path) -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m unit`` leaves the files of other levels closed: what they import takes longer than its tests."""
-    closed = config.option.markexpr == "unit" and collection_path.match("test_*.py")
-    return True if closed and level_of(collection_path) != "unit" else None
+    """``make test`` leaves files of other levels closed, because their imports take longer than the unit tests."""
+    levels = set(config.option.markexpr.split(" or "))
+    if not levels <= QUICK_LEVELS or not collection_path.match("test_*.py"):
+        return None
+    return True if level_of(collection_path) not in levels else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -180,14 +185,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[str], dict[str, Any]]:
-    """``oracle("fedgroup_v1")`` is one file of test vectors, from $FEDKIN_ORACLES or beside the checkout."""
-    folder = Path(os.environ.get("FEDKIN_ORACLES", SHARED / "oracles"))
+    """``oracle("fedgroup_v1")`` is the content of ``tests/oracles/fedgroup_v1.json``."""
 
     def read(name: str) -> dict[str, Any]:
-        path = folder / f"{name}.json"
-        if not path.is_file():
-            pytest.skip(f"oracle vectors {path.name} are not in {folder}; set FEDKIN_ORACLES to their folder")
-        return _read_json(path)
+        return _read_json(ORACLES / f"{name}.json")
 
     return read
 
