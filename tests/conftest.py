@@ -29,7 +29,7 @@ ORACLES = ROOT / "tests" / "oracles"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
 # ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
-# examples.
+# examples. Unit tests need no extra: what needs cryptography, PyTorch or Flower is of another level.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
@@ -60,10 +60,12 @@ LEVELS = {
     "run": "simulation",
     "scenarios": "unit",
     "privacy": "unit",
+    "privacy/test_secret_noise.py": "simulation",
     "robust": "unit",
-    "secret": "unit",
+    "secret": "simulation",
+    "secret/test_quantization.py": "unit",
     "staleness": "unit",
-    "security": "unit",
+    "security": "simulation",
     "server": "simulation",
     "simulation": "simulation",
     "tasks": "simulation",
