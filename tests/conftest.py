@@ -29,7 +29,8 @@ ORACLES = ROOT / "tests" / "oracles"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
 # ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
-# examples. Unit tests need no extra: what needs cryptography, PyTorch or Flower is of another level.
+# examples. Unit tests need no extra: what needs cryptography, dp-accounting, PyTorch or Flower is of
+# another level.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
@@ -59,8 +60,8 @@ LEVELS = {
     "reporting": "simulation",
     "run": "simulation",
     "scenarios": "unit",
-    "privacy": "unit",
-    "privacy/test_secret_noise.py": "simulation",
+    "privacy": "simulation",
+    "privacy/test_mechanism.py": "unit",
     "robust": "unit",
     "secret": "simulation",
     "secret/test_quantization.py": "unit",
