@@ -29,8 +29,7 @@ ORACLES = ROOT / "tests" / "oracles"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
 # ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
-# examples. Unit tests need no extra: what needs cryptography, dp-accounting, PyTorch or Flower is of
-# another level.
+# examples. Unit tests need no extra: other levels test what needs cryptography, dp-accounting, PyTorch or Flower.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
