@@ -49,6 +49,13 @@ class LateReplies:
 
 
 @dataclass
+class KnownClients:
+    """The clients that a server had accepted, when it was asked."""
+
+    clients: np.ndarray
+
+
+@dataclass
 class Trace:
     """What has happened in the rounds that count: those of a server that died after its last checkpoint do not.
 
@@ -144,6 +151,11 @@ class ObservedWorld(RemoteWorld):
         self.trace.entries.append(clients)
         return clients
 
+    def known_clients(self) -> Int[np.ndarray, "c"]:
+        clients = super().known_clients()
+        self.trace.entries.append(KnownClients(clients))
+        return clients
+
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         before = _totals(self.ledger)
         reply = super().run(task, clients, stream)
@@ -201,6 +213,9 @@ class UndisturbedWorld:
 
     def clients(self, round: int) -> np.ndarray:
         return self._entry(np.ndarray)
+
+    def known_clients(self) -> np.ndarray:
+        return self._entry(KnownClients).clients
 
     def reassigned(self, clients: np.ndarray) -> None:
         """What clients keep is taken from the trace."""
