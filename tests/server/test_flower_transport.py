@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadat
 from fedkin.core.errors import DataError
 from fedkin.models import mclr
 from fedkin.server.deploy.custom_clients import jax_client
-from fedkin.server.flower_transport import client_app, from_record, to_record
+from fedkin.server.flower_transport import FlowerTransport, client_app, from_record, to_record
 from fedkin.server.message import IN_REPLY, InvalidMessageError, RpcMessage, encode
 from tests.server.memory_transport import transmitted
 from tests.server.small_federations import ABOUT, clustered_data, fake_node
@@ -63,6 +64,35 @@ def test_the_engine_in_memory_counts_as_flower_does_but_for_headers_of_arrays() 
     _, size = to_record(REQUEST)
     floats = sum(array.dtype.kind == "f" for array in REQUEST.arrays.values())
     assert 0 <= size - transmitted(REQUEST)[1] <= 200 * floats
+
+
+class CutOffGrid:
+    """A grid that waits for the rest of the reply to ``cut off``, as Flower does, and has whole replies to others."""
+
+    def __init__(self) -> None:
+        self.rest = threading.Event()
+
+    def pull_messages(self, request_ids: list[str]) -> list[Message]:
+        if "cut off" in request_ids:
+            assert self.rest.wait(60)
+        content = to_record(RpcMessage({"name": "berlin"}))[0]
+        return [
+            Message(metadata=Metadata(1, "m2", 7, 1, one, "3", time.time(), 60.0, "query"), content=content)  # type: ignore[call-overload]
+            for one in request_ids
+        ]
+
+
+def test_a_reply_that_was_cut_off_holds_up_no_other() -> None:
+    grid = CutOffGrid()
+    transport = FlowerTransport(grid)  # type: ignore[arg-type]
+    replies: list[Any] = []
+    while not replies:
+        replies = list(transport.pull(["cut off", "whole"]))
+    assert [reply.request_id for reply in replies] == ["whole"] and replies[0].succeeded
+    grid.rest.set()
+    while len(replies) < 2:
+        replies += transport.pull(["cut off"])
+    assert replies[1].request_id == "cut off" and replies[1].succeeded
 
 
 def record(**parts: Any) -> RecordDict:

@@ -224,6 +224,17 @@ def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
+def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
+    """Five clients send updates of almost no length; the one that still learns is no outlier, as in a simulation."""
+    transport, world = federation()
+    for node, station in transport.stations.items():
+        if node != ODD:
+            station.tamper = with_array("update", lambda a: a * np.float32(1e-20))
+    got = train(world, reduce=reduce)
+    assert got.arrived.all() and np.abs(got.update).max() > 0.1
+
+
+@pytest.mark.parametrize("reduce", [False, True])
 def test_an_outlier_is_named_and_counted_apart(reduce: bool, caplog: pytest.LogCaptureFixture) -> None:
     """By its site, round, norm and limit, with the option that lets it in."""
     _, world = federation(with_array("update", lambda a: a * np.float32(1e4)))
