@@ -163,7 +163,9 @@ class Task:
     def start_norms(self) -> Float[np.ndarray, "K"] | None:
         """Norms of the models that clients train, as far as their updates are of them; None of other work."""
         models = getattr(self, "models", None)
-        return None if models is None else np.linalg.norm(models, axis=1)
+        if not isinstance(models, np.ndarray) or models.ndim != 2:
+            return None
+        return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
         """The reply as that of a training of whole models, for the metrics of a round; None of other work."""
