@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.config.comparison_grid import MEASURES
+from fedkin.run.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 _log = logging.getLogger("fedkin")
@@ -26,10 +27,10 @@ class Score(NamedTuple):
 def score(run: Run, measure: str) -> Score:
     """The number of a measure (``MEASURES``).
 
-    The accuracy of a last round in which some clients had no cluster is that of the others, and no fair match for a
-    method that served all: such a run is compared by ``accuracy_all_clients``, and where that is not known it has no
-    final accuracy to be compared by. The same goes for the bottom 10%, which has no number over all clients. The best
-    accuracy is that of complete rounds only, as is that on validation samples.
+    The accuracy of a last round in which some clients had no cluster, or were away, is that of the others, and no fair
+    match for a method that served all: such a run is compared by ``accuracy_all_clients``, and where that is not known
+    it has no final accuracy to be compared by. The same goes for the bottom 10%, which has no number over all clients.
+    The best accuracy is that of complete rounds only, as is that on validation samples.
     """
     summary, of_complete = run.summary(), measure in ("best", "validation")
     if measure == "validation" and "validation_accuracy" not in summary:
@@ -38,15 +39,21 @@ def score(run: Run, measure: str) -> Score:
     if not of_complete and is_partial(run):
         value = summary.get("accuracy_all_clients") if measure == "final" else None
         if value is None:
-            return Score(float("nan"), "clients without a cluster in the last round")
+            return Score(float("nan"), _why_partial(run))
     if value is None:
         return Score(float("nan"), "no complete round" if of_complete else "not scored in the last round")
     return Score(float(value))
 
 
+def _why_partial(run: Run) -> str:
+    """Why the last round is partial."""
+    scored = scored_text(run.records[-1])
+    return f"clients away in the last round ({scored})" if scored else "clients without a cluster in the last round"
+
+
 def is_partial(run: Run) -> bool:
-    """Whether some clients had no cluster when the last round was scored; its record says so, or the summary where it
-    was scored after it."""
+    """Whether some clients had no cluster, or were away, when the last round was scored; its record says so, or the
+    summary where it was scored after it."""
     return bool(run.final.get("final_partial", run.records[-1]["partial"]))
 
 

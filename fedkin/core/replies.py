@@ -4,7 +4,7 @@ where numbers from elsewhere become arrays of ours. Shapes: n rows of a call, r 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ class Reply:
         nonfinite: rows whose client's reply came and is left out: not finite, out of bounds, or not what was agreed.
         weight: examples behind each model's means, where the schema has means.
         faults: rows that are left out, by the array that was wrong.
+        outliers: rows among ``nonfinite`` that are left out as their vector is far longer than others.
     """
 
     arrays: dict[str, np.ndarray]
@@ -35,6 +36,7 @@ class Reply:
     nonfinite: Bool[np.ndarray, "n"]
     weight: Float[np.ndarray, "K"] | None = None
     faults: Mapping[str, list[int]] = field(default_factory=dict)
+    outliers: Sequence[int] = ()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -219,7 +221,7 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         total.add(flat(rows)[order], weight[order], reply.arrays[INDEX][order])
         mean, total_weight = total.mean(array.dtype)
         arrays[name] = mean.reshape(len(mean), *rows.shape[1:])
-    return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults)
+    return Reply(arrays, reply.arrived, reply.nonfinite, total_weight, reply.faults, reply.outliers)
 
 
 def mean_vector(task: Task) -> str | None:

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import ModelError, TaskError
@@ -159,6 +159,13 @@ class Task:
     def norm_group(self) -> str:
         """Vectors of one group have comparable norms."""
         return self.name
+
+    def start_norms(self) -> Float[np.ndarray, "K"] | None:
+        """Norms of the models that clients train, as far as their updates are of them; None of other work."""
+        models = getattr(self, "models", None)
+        if not isinstance(models, np.ndarray) or models.ndim != 2:
+            return None
+        return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
         """The reply as that of a training of whole models, for the metrics of a round; None of other work."""

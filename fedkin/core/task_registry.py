@@ -11,7 +11,17 @@ from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory, Schema
 
 _REQUEST = {"operation", "run", "first", "count", "handshake", "stream", "call", "clients", "moved"}  # in requests
-RESERVED = {"arrays", "arrived", "faults", "nonfinite", "weight", "trained_models", "clients", "moved"}  # in replies
+RESERVED = {
+    "arrays",
+    "arrived",
+    "faults",
+    "nonfinite",
+    "outliers",
+    "weight",
+    "trained_models",
+    "clients",
+    "moved",
+}  # in replies
 _OWN_FIELDS = {"local", "can_be_lost", "work"}  # attributes of every task that may be fields
 _kinds: dict[str, Any] = {}  # every class of task that was defined
 _standing: dict[str, set[str]] = {}  # of those that stand in every reply: their arrays, by the task's name

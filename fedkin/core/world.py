@@ -83,6 +83,25 @@ class World(Protocol):
         ...
 
 
+@runtime_checkable
+class RegisteringWorld(Protocol):
+    """A world whose clients are registered when they first come, and may be away later."""
+
+    def known_clients(self) -> Int[np.ndarray, "c"]:
+        """Ids of all clients that were ever accepted, ascending, those that cannot be reached now included."""
+        ...
+
+
+def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
+    """The clients that were ever accepted, also those that are away; None in a simulation, where a client that cannot
+    be reached has not arrived yet or has left for good.
+
+    Args:
+        world: of the clients.
+    """
+    return world.known_clients() if isinstance(world, RegisteringWorld) else None
+
+
 class LateReply(NamedTuple):
     """A reply that came after its round."""
 

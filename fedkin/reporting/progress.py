@@ -20,8 +20,10 @@ from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
 from fedkin.run.display import robust_text
+from fedkin.run.partial_rounds import away_text, partial_text
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
+ALWAYS_AWAY = "best -: in every round some client had no cluster or was away; wait for all (federation.wait_for)"
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
 LESS_NEEDED = ("seconds", "download /\nupload (MB)", "round")  # columns that a narrow terminal has no room for
 LINES = 20  # of a run, where the output is no terminal
@@ -143,11 +145,11 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
-    incomplete = any(s["best_accuracy"] is None and s["final_accuracy"] is not None for s in summaries)
-    lines = [INCOMPLETE] if incomplete else []
+    lines = _incomplete(summaries)
     lines += [VALIDATED] if any("validation_accuracy" in s for s in summaries) else []
     lines += [_stopped(s) for s in summaries if "stopped" in s]
-    lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing")]
+    lines += [f"{method_title(s['method'])}: {text}" for s in summaries if (text := away_text(s))]
+    lines += [_replies(s) for s in summaries if s.get("nonfinite") or s.get("missing") or s.get("outliers")]
     lines += [_estimated(s) for s in summaries if "final_interval" in s]
     lines += [_late(s) for s in summaries if "late_used" in s]
     lines += [
@@ -174,6 +176,14 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     for summary in summaries:
         out.add_row(*_row(summary), *_extra(summary, validated, known, everybody))
     return out
+
+
+def _incomplete(summaries: list[dict[str, Any]]) -> list[str]:
+    """Why runs have no best round, where some have none."""
+    without = [s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None]
+    away = [bool(s.get("rounds_with_clients_away")) for s in without]
+    lines = [INCOMPLETE] if not all(away) else []
+    return lines + ([ALWAYS_AWAY] if any(away) else [])
 
 
 def _row(summary: dict[str, Any]) -> list[str]:
@@ -221,7 +231,11 @@ def secret_in_words(statement: dict[str, Any]) -> str:
 
 def _replies(summary: dict[str, Any]) -> str:
     """How many replies are in no average, as a line below the table."""
-    counts = {"not finite or not possible": summary["nonfinite"], "missing": summary["missing"]}
+    counts = {
+        "not finite or not possible": summary["nonfinite"],
+        "far longer than others": summary.get("outliers", 0),
+        "missing": summary["missing"],
+    }
     words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     return f"{method_title(summary['method'])}: replies left out: {words}"
 
@@ -267,7 +281,7 @@ def percent(value: float | None) -> str:
 
 
 def _shown(record: Record) -> dict[str, str]:
-    partial = " (partial)" if record["partial"] else ""
+    partial = f" ({text})" if (text := partial_text(record)) else ""
     clusters, sizes = _clusters(record["cluster_sizes"])
     accuracy = percent(record["accuracy"]) + partial
     return {"measure": measure(record), "accuracy": accuracy, "clusters": clusters, "sizes": sizes}

@@ -20,6 +20,7 @@ from fedkin.config.registry import method_title
 from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
 from fedkin.run.description import method_in
+from fedkin.run.partial_rounds import CAUSE
 
 if TYPE_CHECKING:
     from fedkin.run.results import Run
@@ -99,7 +100,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     prepare(
         axes,
         f"{_split(histories).capitalize()} accuracy",
-        f"all clients together{'; pale: some clients have no cluster yet' if partial else ''}",
+        f"all clients together{f'; pale: {_why_pale(histories)}' if partial else ''}",
     )
     ends = []
     for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
@@ -115,6 +116,12 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.1 * (high - low))
+
+
+def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
+    """Why some rounds are partial."""
+    away = any("scored_of" in history for history in histories.values())
+    return CAUSE if away else "some clients have no cluster yet"
 
 
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:

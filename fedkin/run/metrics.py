@@ -13,14 +13,14 @@ from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.task import Task
-from fedkin.core.world import World
+from fedkin.core.world import World, known_clients
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.decentralized import PeerState
 from fedkin.run.evaluation_sample import draw_sample, estimate
 from fedkin.run.observations import Observations, distances
 from fedkin.staleness.late_replies import late_record
 from fedkin.tasks.detections import Detections
-from fedkin.tasks.evaluate import Scores, evaluate
+from fedkin.tasks.evaluate import Evaluate, Scores, evaluate
 from fedkin.tasks.train import TrainingReply
 
 _SCORED = (
@@ -39,16 +39,38 @@ class GlobalModel:
 
 @dataclass(frozen=True)
 class EvaluationResults:
-    """Test results of every reachable client that has a cluster, on that cluster's model."""
+    """Test results of every reachable client that has a cluster, on that cluster's model.
+
+    Attributes:
+        clients: their ids.
+        cluster: of each of them.
+        scores: of each of them.
+        partial: whether some reachable client has no cluster yet, or some client that has one was not scored.
+        excluded: clients that shall have no cluster.
+        detectors: accuracy of each detector on its own cluster's clients.
+        global_model: results of the auxiliary global model on the same clients, where the run asks for it.
+        sizes: of the clusters, where only a sample of their clients was scored.
+        unreachable: how many clients have a cluster and could not be reached, of a world that registers clients.
+        unanswered: how many of ``clients`` did not reply.
+        members: clients that were ever accepted, of a world that registers them.
+    """
 
     clients: Int[np.ndarray, "c"]
     cluster: Int[np.ndarray, "c"]
     scores: Scores
-    partial: bool  # some reachable client has no cluster yet
-    excluded: int = 0  # clients that shall have none
-    detectors: list[float | None] | None = None  # accuracy of each detector on its own cluster's clients
-    global_model: GlobalModel | None = None  # scored on the same clients, where the run asks for it
-    sizes: Int[np.ndarray, "K"] | None = None  # of the clusters, where only a sample of their clients was scored
+    partial: bool
+    excluded: int = 0
+    detectors: list[float | None] | None = None
+    global_model: GlobalModel | None = None
+    sizes: Int[np.ndarray, "K"] | None = None
+    unreachable: int = 0
+    unanswered: int = 0
+    members: int | None = None
+
+    @property
+    def away(self) -> int:
+        """Clients that have a cluster and were not scored."""
+        return self.unreachable + self.unanswered
 
     @property
     def client_accuracy(self) -> Float[np.ndarray, "c"]:
@@ -84,7 +106,10 @@ def score(
     reachable = world.clients(round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
     cluster, excluded = state.assignment[assigned_clients], int(state.excluded()[reachable].sum())
-    partial, sizes = len(assigned_clients) + excluded < len(reachable), None
+    unassigned = len(assigned_clients) + excluded < len(reachable)
+    known = known_clients(world)
+    unreachable = 0 if known is None else len(_unreachable(known, reachable, state))
+    sizes = None
     if sample is not None and len(assigned_clients) > sample[0]:
         places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
         assigned_clients, cluster = assigned_clients[places], cluster[places]
@@ -93,13 +118,29 @@ def score(
     with world.ledger.scoring():
         # Before the cluster models, for a client on a node of its own stores the model that it has scored last.
         mean = score_global_model(world, state, assigned_clients, split) if global_model else None
-        if own is None:
-            scores = evaluate(world, assigned.models, assigned_clients, assigned.model_index, split=split)
-        else:
-            reply = world.run(_on_split(own, split), assigned_clients)
-            scores = Scores(reply.correct, reply.examples, reply.loss)
+        by_model = Evaluate(assigned.models, np.asarray(assigned.model_index, np.int64), split=split)
+        reply = world.run(by_model if own is None else _on_split(own, split), assigned_clients)
         detectors = detector_accuracy(world, assigned, assigned_clients, cluster, split)
-    return EvaluationResults(assigned_clients, cluster, scores, partial, excluded, detectors, mean, sizes)
+    unanswered = int((~reply.arrived).sum())
+    return EvaluationResults(
+        clients=assigned_clients,
+        cluster=cluster,
+        scores=Scores(reply.correct, reply.examples, reply.loss),
+        partial=unassigned or unreachable + unanswered > 0,
+        excluded=excluded,
+        detectors=detectors,
+        global_model=mean,
+        sizes=sizes,
+        unreachable=unreachable,
+        unanswered=unanswered,
+        members=None if known is None else len(known),
+    )
+
+
+def _unreachable(known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State) -> Int[np.ndarray, "a"]:
+    """The clients that have a cluster and cannot be reached."""
+    missing = np.setdiff1d(known, reachable)
+    return missing[state.assignment[missing] != UNASSIGNED]
 
 
 def _on_split(own: Task, split: str) -> Task:
@@ -203,10 +244,20 @@ def accuracy_record(
         "cluster_sizes": [*sizes.tolist(), *[0] * (clusters - len(sizes))],
         **({} if sampled is None else {"evaluated": len(own), "accuracy_interval": [sampled.low, sampled.high]}),
         **({"excluded": scored.excluded} if scored.excluded else {}),
+        **({} if scored.members is None else {"members": scored.members}),
+        **away_record(scored),
         **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
         **({} if scored.global_model is None else global_record(scored.global_model)),
         **true_cluster_agreement(scored, true_clusters),
     }
+
+
+def away_record(scored: EvaluationResults) -> Record:
+    """How many clients were scored, of how many that have a cluster, where some of these were not."""
+    if not scored.away:
+        return {}
+    scored_clients = len(scored.clients) - scored.unanswered
+    return {"scored": scored_clients, "scored_of": scored_clients + scored.away}
 
 
 def global_record(mean: GlobalModel) -> Record:
@@ -242,6 +293,7 @@ def training_record(observations: Observations, state: State) -> Record:
         **discrepancy_record(distances(observations.training, state)),
         "missing": observations.missing,
         "nonfinite": observations.nonfinite,
+        **({"outliers": observations.outliers} if observations.outliers else {}),
         **late_record(state),
         **_before_training(reply),
     }

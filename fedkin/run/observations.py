@@ -35,6 +35,7 @@ class Observations:
         training: its last training of whole models.
         missing: replies that never arrived.
         nonfinite: clients whose replies were left out, as they were not finite or not possible.
+        outliers: clients whose replies were left out, as their vectors were far longer than others.
         detected: clients that detected a shift; None where none was tested.
         placed: clients that were placed, and stored their label counts.
         reassigned: clients whose cluster has changed, and who know it.
@@ -43,7 +44,9 @@ class Observations:
     def __init__(self, clients: int, round: int) -> None:
         self._clients, self._round = clients, round
         self.training: TrainingRecord | None = None
-        self.missing = self.nonfinite = 0
+        self.missing = 0
+        self.nonfinite = 0
+        self.outliers = 0
         self.detected: Bool[np.ndarray, "N"] | None = None
         self.placed, self.reassigned = np.zeros((2, clients), bool)
 
@@ -51,7 +54,11 @@ class Observations:
         """Take what a call shows: its task, its rows' clients, and the reply."""
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
-        self._count_nonfinite(task, np.unique(clients[reply.nonfinite]), ", ".join(reply.faults))
+        outliers = np.array(reply.outliers, np.int64)
+        nonfinite = reply.nonfinite.copy()
+        nonfinite[outliers] = False
+        self.outliers += len(np.unique(clients[outliers]))  # the server has named them
+        self._count_nonfinite(task, np.unique(clients[nonfinite]), ", ".join(reply.faults))
         if (training := task.training(reply)) is not None:
             self._observe_training(TrainingRecord(getattr(task, _MODELS), clients, training))
         if isinstance(task, Note):

@@ -22,6 +22,7 @@ from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
+from fedkin.run.partial_rounds import away_rounds
 from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ class Run(ModelAccess):
         """The numbers of the run as plain JSON values.
 
         ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client had a cluster
-        (the papers' score); ``rounds_to_target`` the first complete round that reaches ``run.target``;
+        (the papers' score) and every client that has one was scored; ``rounds_with_clients_away`` counts the rounds in
+        which one was not, and ``scored`` and ``scored_of`` say how many were in the last round, where that is one;
+        ``rounds_to_target`` the first complete round that reaches ``run.target``;
         ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
         would get today (``run.final_scores``); ``stopped`` says after which round the run has ended early, and why;
         ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
@@ -159,6 +162,8 @@ class Run(ModelAccess):
             "configured_clusters": configured_clusters(self.config["method"]),
             "cluster_sizes": last["cluster_sizes"],
             **({"excluded": last["excluded"]} if last.get("excluded") else {}),  # in no score
+            **{name: last[name] for name in ("members", "scored", "scored_of") if name in last},
+            **({"rounds_with_clients_away": away} if (away := away_rounds(self.records)) else {}),
             "ari": last["ari"],
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
@@ -167,6 +172,7 @@ class Run(ModelAccess):
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
             "nonfinite": sum(r["nonfinite"] for r in self.records),
+            **({"outliers": outliers} if (outliers := sum(r.get("outliers", 0) for r in self.records)) else {}),
             **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
             **({"failed": why} if (why := failure(self.records)) else {}),
             "bytes_down": last["bytes_down"],

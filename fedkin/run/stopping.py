@@ -1,6 +1,7 @@
 """The best round of a run, and when a run stops before its last one.
 
-Only complete rounds count: scored ones in which every reachable client had a cluster. The score is accuracy on
+Only complete rounds count: scored ones in which every reachable client had a cluster and no client that has one was
+away. The score is accuracy on
 validation samples where the data have such a split, else on test samples.
 """
 
@@ -27,7 +28,7 @@ def complete_rounds(records: Sequence[Record]) -> list[Record]:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether a round was scored, and every reachable client had a cluster."""
+    """Whether a round was scored, every reachable client had a cluster, and every client that has one was scored."""
     return record["accuracy"] is not None and not record["partial"]
 
 
@@ -61,7 +62,11 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
     Args:
         records: of the run.
     """
-    unusable = [one["round"] > 0 and one.get("train_loss", 0) is None and one["nonfinite"] > 0 for one in records]
+    excluded = [one["nonfinite"] + one.get("outliers", 0) for one in records]
+    unusable = [
+        one["round"] > 0 and one.get("train_loss", 0) is None and count > 0
+        for one, count in zip(records, excluded, strict=True)
+    ]
     return len(unusable) - max((i + 1 for i, each in enumerate(unusable) if not each), default=0)
 
 

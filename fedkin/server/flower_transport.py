@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.message import IN_REPLY, IN_REQUEST, InvalidMessageError, RpcMessage, from_parts, one_line, to_parts
 from fedkin.server.node import Node, respond
+from fedkin.server.reply_fetches import ReplyFetches
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
 _MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}  # Flower's; every other operation is a query
@@ -50,6 +51,7 @@ class FlowerTransport:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        self._fetches = ReplyFetches[Message](lambda request_id: list(grid.pull_messages([request_id])))
 
     def nodes(self) -> Sequence[OnlineNode]:
         return [OnlineNode(n.node_id, n.name, _key(n), n.online_until) for n in self._grid.get_nodes()]
@@ -65,7 +67,7 @@ class FlowerTransport:
         return [SentRequest(one or None, size) for one, size in zip(request_ids, sizes, strict=True)]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
-        return [_reply(message) for message in self._grid.pull_messages(list(request_ids))]
+        return [_reply(message) for message in self._fetches.fetch(request_ids)]
 
 
 def _key(node: Any) -> str:

@@ -8,6 +8,7 @@ as a client that did not reply in any world.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -26,10 +27,11 @@ from fedkin.server.handshake import model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
 from fedkin.server.overdue_requests import OverdueRequests
-from fedkin.server.reply_collector import NormFilter, ReplyCollector
+from fedkin.server.reply_collector import NormFilter, Outlier, ReplyCollector
 from fedkin.server.rpc_client import MOVED, RpcClient
 from fedkin.server.task_messages import Known, array_digest, encode_task, kept_fields, plain_stream, used_in_reply
 
+_log = logging.getLogger("fedkin")
 _RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
 _FORMER = "pending_"  # in front of what waits for clients, in checkpoints of layout 3
 
@@ -83,6 +85,11 @@ class RemoteWorld:
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         return self.membership.online_clients()
+
+    def known_clients(self) -> Int[np.ndarray, "c"]:
+        """Ids of all clients that were ever accepted, ascending."""
+        ids = [member.ids for member in self.membership.registry.members.values()]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         model = self._initial(stream.words())
@@ -154,7 +161,32 @@ class RemoteWorld:
         """An empty reply to a task of these clients."""
         sizes = call_sizes(task, len(clients), self._sizes())
         norms = self._norm_filter.for_training(task.norm_group())
-        return ReplyCollector(task, len(clients), sizes, norms, self.membership.registry.samples[clients])
+        samples = self.membership.registry.samples[clients]
+        return ReplyCollector(
+            task=task,
+            rows=len(clients),
+            sizes=sizes,
+            norm_filter=norms,
+            samples=samples,
+            tell=lambda outlier: self._log_outlier(task, clients, outlier),
+        )
+
+    def _log_outlier(self, task: Task, clients: Int[np.ndarray, "r"], outlier: Outlier) -> None:
+        """Say which client's update is excluded by its norm, and how to let it in."""
+        client = self.membership.registry.client_names()[int(clients[outlier.row])]
+        model = "" if outlier.model is None else f" to model {outlier.model}"
+        factor = self.membership.request_round.settings.norm_limit
+        _log.warning(
+            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is %.3g, which is "
+            "federation.norm_limit = %g times the typical norm; if the update is right, set a larger norm_limit",
+            self._client.round,
+            model,
+            client,
+            task.name,
+            outlier.norm,
+            outlier.limit,
+            factor,
+        )
 
     def _call(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,41 +13,24 @@ from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply, ReplyBuilder, check_arrays, flat, sound_rows
 from fedkin.core.schema import INDEX, MAX_COUNT, WEIGHT, Array, booleans, floats, integers
 from fedkin.core.task import Task
+from fedkin.server.norm_filter import NormFilter
 from fedkin.server.task_messages import MODELS, known_rows
 
-_MIN_UPDATES = 3  # whose median is the typical norm
 
+class Outlier(NamedTuple):
+    """An update that is excluded, as its norm is above the limit.
 
-class NormFilter:
-    """Finds updates whose norm is more than ``limit`` times the typical one: the median of a call, or, where fewer than
-    three updates came, of earlier calls; of two in the first call, ``limit`` times the other.
-
-    Args:
-        limit: factor above 1.
-        typical: typical norms of earlier calls, by kind of training; updated in place.
-        training: the kind of training that is filtered (part of the vector, steps, epochs); norms differ between them.
+    Attributes:
+        row: of the call.
+        model: that it is an update of; None where clients do not say so.
+        norm: of the update.
+        limit: the largest norm that is not excluded.
     """
 
-    def __init__(self, limit: float | int, typical: dict[str, float] | None = None, training: str = "") -> None:
-        self.limit, self.training = limit, training
-        self.typical: dict[str, float] = {} if typical is None else typical
-
-    def for_training(self, training: str) -> NormFilter:
-        """The same filter for one kind of training."""
-        return NormFilter(self.limit, self.typical, training)
-
-    def outliers(self, norms: Float[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Which of the updates with these norms are excluded; the typical norm follows the others."""
-        positive = norms[norms > 0]
-        earlier = self.typical.get(self.training, float(positive.min(initial=np.inf)))
-        typical = float(np.median(positive)) if len(positive) >= _MIN_UPDATES else earlier
-        outliers = norms > self.limit * typical
-        included = norms[~outliers & (norms > 0)]
-        if len(included):
-            self.typical[self.training] = float(np.median(included))
-        elif len(positive):  # all of them: if the next are as long, that is the typical norm now
-            self.typical[self.training] = float(np.median(positive))
-        return outliers
+    row: int
+    model: int | None
+    norm: float
+    limit: float
 
 
 class _Means(NamedTuple):
@@ -68,6 +51,7 @@ class ReplyCollector(ReplyBuilder):
         sizes: by name, of the schema's axes.
         norm_filter: for tasks of this kind.
         samples: of each row's client, as registered.
+        tell: is given each update that is excluded by its norm.
     """
 
     def __init__(
@@ -77,9 +61,12 @@ class ReplyCollector(ReplyBuilder):
         sizes: Mapping[str, int],
         norm_filter: NormFilter,
         samples: Int[np.ndarray, "n"],
+        tell: Callable[[Outlier], None] = lambda outlier: None,
     ) -> None:
         super().__init__(task, rows, sizes)
         self._norm_filter = norm_filter
+        self._tell = tell
+        self._outliers: list[int] = []
         known = known_rows(task)
         self._known = {name: np.asarray(getattr(task, INDEX) if name == INDEX else samples) for name in known}
         self._means: list[_Means] = []
@@ -131,10 +118,38 @@ class ReplyCollector(ReplyBuilder):
     def reply(self) -> Reply:
         """The reply of all rows, without the outliers."""
         for name in [name for name, array in self.rows.items() if array.norm_checked]:
-            self.exclude(np.flatnonzero(self._norm_filter.outliers(_norms(self.arrays[name]))))
+            self._exclude_rows(name)
         if self.means:
             self._add_means()
-        return super().reply()
+        return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
+
+    def _exclude_rows(self, name: str) -> None:
+        """Exclude the rows whose vector of this name is an outlier in norm."""
+        arrived = np.flatnonzero(self.arrived)
+        norms = _norms(self.arrays[name][arrived])
+        models = self.arrays[INDEX][arrived] if INDEX in self.rows else None
+        for place, outlier in self._find_outliers(norms, models):
+            self._exclude_outlier(arrived[[place]], outlier)
+
+    def _find_outliers(
+        self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
+    ) -> list[tuple[int, Outlier]]:
+        """Places and facts of the updates that are excluded; an outlier's row is not known here."""
+        of_models = self.task.start_norms()
+        starts = None if models is None or of_models is None else of_models[models]
+        limits = self._norm_filter.limits(norms, models, starts)
+        places = np.flatnonzero(self._norm_filter.outliers(norms, models, starts)).tolist()
+        return [
+            (place, Outlier(-1, None if models is None else int(models[place]), float(norms[place]), limits[place]))
+            for place in places
+        ]
+
+    def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
+        """Exclude the rows behind an outlier, and say so."""
+        self.exclude(rows)
+        self._outliers += rows.tolist()
+        for row in rows.tolist():
+            self._tell(outlier._replace(row=row))
 
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
@@ -197,20 +212,26 @@ class ReplyCollector(ReplyBuilder):
 
     def _add_means(self) -> None:
         """Add the means of all messages, without outliers in norm and the rows behind them."""
-        checked = [name for name, array in self.means.items() if array.norm_checked]
-        excluded = np.zeros(sum(len(means.models) for means in self._means), bool)
-        for name in checked:
-            norms = [_norms(means.arrays[name]) for means in self._means]
-            excluded |= self._norm_filter.outliers(np.concatenate([np.zeros(0), *norms]))
-        start = 0
-        for means in self._means:
-            out = excluded[start : start + len(means.models)]
-            start += len(out)
+        counts = [len(means.models) for means in self._means]
+        starts = np.cumsum([0, *counts])
+        excluded = self._outlying_means(int(starts[-1]))
+        for means, start, stop in zip(self._means, starts[:-1], starts[1:], strict=True):
+            out = np.isin(np.arange(start, stop), list(excluded))
             for name, total in self.by_model.items():
                 total.add(flat(means.arrays[name]), np.where(out, 0, means.weight), means.models)
             index = self.arrays[INDEX][means.rows]
-            behind = means.rows[np.isin(index, means.models[out]) & self.arrived[means.rows]]
-            self.exclude(behind)
+            for place in np.flatnonzero(out).tolist():
+                behind = means.rows[(index == means.models[place]) & self.arrived[means.rows]]
+                self._exclude_outlier(behind, excluded[start + place])
+
+    def _outlying_means(self, count: int) -> dict[int, Outlier]:
+        """The means, of all messages one after another, that are outliers in norm."""
+        models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
+        found: dict[int, Outlier] = {}
+        for name in [name for name, array in self.means.items() if array.norm_checked]:
+            norms = np.concatenate([np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)])
+            found |= dict(self._find_outliers(norms, models)) if count else {}
+        return found
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedkin.config.server_settings import ServerSettings
 from fedkin.server.message import RpcMessage
@@ -13,6 +14,9 @@ from fedkin.server.transport import OnlineNode, Reply, Transport
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between queries for replies
 _MIN_SHARE = 0.1  # of a round's time: a node that had less to reply in is not suspected
+_SAFETY = 2.0  # times the seconds of a node's slowest recent reply, which a later call of a round leaves to it
+_REMEMBERED = 8  # replies of a node whose seconds are remembered
+GRACE = 5.0  # seconds that the requests of a round may take beyond its deadline: the last looks at the engine
 
 
 class RequestRound:
@@ -44,6 +48,7 @@ class RequestRound:
         self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
+        self._seconds: dict[int, deque[float]] = {}  # that the last replies of each node took
 
     def begin_round(self) -> list[OnlineNode]:
         """Start a round's deadline; the nodes that are online and not suspected."""
@@ -75,36 +80,69 @@ class RequestRound:
             round: the present one.
             late: rounds after which a reply is of no use.
         """
-        self.missed, longer = {}, late * self.settings.deadline
-        self.bytes_sent = self.bytes_received = 0
+        self.missed = {}
+        self.bytes_sent = 0
+        self.bytes_received = 0
         start = self.clock()
-        end = start + (self._deadline - start) * 2 / 3
-        if end <= start and requests:
-            _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
+        end = self._end_of_call(start, requests)
         if end <= start:
+            if requests:
+                _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
             return {}
-        retries, replies = dict.fromkeys(requests, 0), {}
+        longer = late * self.settings.deadline
         waiting = self._push(requests, list(requests), round, end - start + longer)
-        while waiting and self.clock() < end:
+        retries = dict.fromkeys(requests, 0)
+        replies: dict[int, Reply] = {}
+        expired: list[int] = []
+        while waiting:
+            # A pull or a sleep may have taken long. What arrived meanwhile is fetched once more after the end.
+            over = self.clock() >= end
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
                 if node is None:  # a reply that was delivered twice counts once
                     continue
-                if reply.lost and retries[node] < self.settings.retries and self._is_online(node):
+                if not over and reply.lost and retries[node] < self.settings.retries and self._is_online(node):
                     retries[node] += 1
                     waiting |= self._push(requests, [node], round, max(1.0, end - self.clock()) + longer)
                     continue
                 replies[node] = reply
+                expired += [node] if over and reply.lost else []
+                self._note_time(node, reply, self.clock() - start)
                 if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
-            if waiting:
-                self.sleep(_POLL)
+            if over or not waiting:
+                break
+            self.sleep(_POLL)
         self.missed = waiting
         self._given_up |= set(waiting)
-        if waiting and end - start >= _MIN_SHARE * self.settings.deadline:  # else no node could have replied
-            alive = {node.node_id: node.alive_until for node in self.transport.nodes()}
-            self.suspects |= {node: alive.get(node, 0.0) for node in waiting.values()}
+        self._suspect([*waiting.values(), *expired], end - start)
         return replies
+
+    def _end_of_call(self, start: float, nodes: Iterable[int]) -> float:
+        """When a call ends: after two thirds of the round's time that is left, and not before each node had twice as
+        long as it needed lately, as long as the round lasts. So a node that died in an earlier call of the round takes
+        no time from the others."""
+        left = self._deadline - start
+        needed = _SAFETY * max((self._longest(node) for node in nodes), default=0.0)
+        return start + max(left * 2 / 3, min(left, needed))
+
+    def _longest(self, node: int) -> float:
+        """Seconds that the slowest of a node's last replies took; 0 of a node that has not replied yet."""
+        return max(self._seconds.get(node, ()), default=0.0)
+
+    def _note_time(self, node: int, reply: Reply, seconds: float) -> None:
+        """Remember how long a node took to do what was requested."""
+        if reply.succeeded:
+            self._seconds.setdefault(node, deque(maxlen=_REMEMBERED)).append(seconds)
+
+    def _suspect(self, nodes: Iterable[int], seconds: float) -> None:
+        """Suspect nodes that did not reply, but for those that had too little time for it."""
+        least = _MIN_SHARE * self.settings.deadline
+        suspected = [node for node in nodes if seconds >= max(least, self._longest(node))]
+        if not suspected:
+            return
+        alive = {node.node_id: node.alive_until for node in self.transport.nodes()}
+        self.suspects |= {node: alive.get(node, 0.0) for node in suspected}
 
     def _push(
         self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float

@@ -135,6 +135,9 @@ class Train(Task):
         part = None if self.part is None else [self.part.start, self.part.stop]
         return f"{part} {self.work.steps} {np.max(self.work.epochs)}"
 
+    def start_norms(self) -> Float[np.ndarray, "K"]:
+        return np.linalg.norm(self.models[:, self.part or slice(None)], axis=1)
+
     def training(self, reply: Reply) -> TrainingReply | None:
         return training_reply(self, reply) if self.part is None else None
 

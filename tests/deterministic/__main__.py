@@ -6,12 +6,29 @@ import argparse
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.every_write import ALL, all_violations
-from tests.deterministic.shrinking import Found, find, find_peers, smallest, story
+from tests.deterministic.shrinking import Found, find, find_kill, find_peers, smallest, story
 
 _PART = 25  # schedules of one process at a time
+
+
+class Kind(NamedTuple):
+    """A kind of schedules: how one is drawn, run, and found to end in a violation."""
+
+    draw: Callable[[int], Any]
+    run: Callable[[Any], Any]
+    find: Callable[[int], Found | None]
+
+
+_KINDS = {
+    "server": Kind(schedule.draw, federation.run_schedule, find),
+    "kill one": Kind(schedule.draw_kill, federation.run_schedule, find_kill),
+    "peers": Kind(peer_schedule.draw, peer_federation.run_schedule, find_peers),
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -21,23 +38,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first; the next has the next (0)")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--peers", action="store_true", help="of peers, without a server")
+    parser.add_argument("--kill-one", action="store_true", help="in which one of four sites is killed in a random step")
     parser.add_argument("--every-write", action="store_true", help="one fault in every operation on a disk, instead")
     options = parser.parse_args(arguments)
     if options.every_write:
         return every_write(options.processes)
-    start, seeds = time.monotonic(), range(options.seed, options.seed + options.schedules)
+    kind = _KINDS["peers" if options.peers else "kill one" if options.kill_one else "server"]
+    seeds = range(options.seed, options.seed + options.schedules)
+    start = time.monotonic()
     found: list[Found] = []
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        for done, some in enumerate(pool.imap_unordered(find_peers if options.peers else find, seeds, _PART), 1):
+        for done, some in enumerate(pool.imap_unordered(kind.find, seeds, _PART), 1):
             found += [some] if some else []
             if some:
                 print(f"seed {some.seed}: {some.text}", flush=True)
             if done % 500 == 0:
                 print(f"{done} schedules, {len(found)} violations, {time.monotonic() - start:.0f} s", flush=True)
     for one in found[:3]:
-        drawn = (peer_schedule if options.peers else schedule).draw(one.seed)
-        run = (peer_federation if options.peers else federation).run_schedule
-        print(f"\n{story(smallest(drawn, run), run)}")
+        drawn = kind.draw(one.seed)
+        print(f"\n{story(smallest(drawn, kind.run), kind.run)}")
     seconds = time.monotonic() - start
     print(f"{len(seeds)} schedules in {seconds:.0f} s on {options.processes} processes: {len(found)} violations")
     return int(bool(found))

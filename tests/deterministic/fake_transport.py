@@ -3,6 +3,7 @@
 It behaves as Flower was found to: messages wait at the engine until their node fetches them, one after another; a node
 sends a heartbeat every 30 s and counts as online for 60 s after it; a message that has expired, or whose node is not
 online, is reported as lost to whoever asks for the reply; replies stay with the engine until the server fetches them.
+Of a node that is killed while it sends its reply, the engine has a half of the reply, and gives it up after 180 s.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from fedkin.server.transport import OnlineNode, Reply, SentRequest
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import KilledError
 from tests.deterministic.hostile import tampered
-from tests.deterministic.schedule import Fault, Schedule
+from tests.deterministic.schedule import AFTER_REPLY, BEFORE_REQUEST, IN_REPLY, IN_WORK, Fault, Schedule
 
 HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
+SESSION = 180.0  # seconds after which the engine gives up a reply whose rest has not come
 _CRASHED = "its process crashed"
 
 
@@ -50,6 +52,11 @@ class Request:
     reply: bytes | None = None
     error: str = ""
     delivered: bool = False
+    half_until: float = 0.0  # until when the engine waits for the rest of a reply
+
+    def killed_in(self, step: str) -> bool:
+        """Whether the node is killed in this step of the request."""
+        return "kill_in_step" in self.faults and self.faults["kill_in_step"].what == step
 
 
 class FakeTransport:
@@ -63,6 +70,8 @@ class FakeTransport:
         count: is given operation, bytes down and bytes up of each message that the server sends or fetches.
     """
 
+    waits_for_halves = False  # whether a look for replies waits for the rest of each, as Flower's own does
+
     def __init__(
         self,
         schedule: Schedule,
@@ -73,6 +82,8 @@ class FakeTransport:
     ) -> None:
         self.schedule, self.clock, self.seats = schedule, clock, dict[int, Seat]()
         self.crashed: Callable[[Seat], None] = lambda seat: None
+        self.killed: Callable[[Fault], None] = lambda fault: None
+        self._calls = 0  # of the engine, by the server
         self._handle, self._tell, self._count = handle, tell, count
         self._requests: dict[str, Request] = {}
         self._numbers = dict.fromkeys(schedule.sites, 0)
@@ -119,14 +130,19 @@ class FakeTransport:
     # --- what the server does
 
     def nodes(self) -> Sequence[OnlineNode]:
+        self._take_time()
         return [OnlineNode(s.node_id, alive_until=s.alive_until) for s in self.seats.values() if self.is_online(s)]
 
     def push(self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float) -> Sequence[SentRequest]:
+        self._take_time()
         return [self._push(node, request, lifetime) for node, request in requests]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+        self._take_time()
         replies = []
         for request in [self._requests[one] for one in sorted(request_ids) if one in self._requests]:
+            if self.waits_for_halves and request.half_until > self.clock.now:
+                self.clock.sleep(request.half_until - self.clock.now)
             reply = None if request.delivered else self._reply(request)
             if reply is not None:
                 request.delivered = True
@@ -134,6 +150,13 @@ class FakeTransport:
                 replies += [reply] * copies
                 self._count(request.operation, 0, copies * reply.size)
         return replies
+
+    def _take_time(self) -> None:
+        """A call of the engine takes its time."""
+        if self.schedule.engine_seconds:
+            self._calls += 1
+            random = Random(f"{self.schedule.seed} call {self._calls}")
+            self.clock.sleep(random.uniform(0, self.schedule.engine_seconds))
 
     def _push(self, node: int, message: RpcMessage, lifetime: float) -> SentRequest:
         data, operation, seat = encode(message), str(message.header["operation"]), self.seats.get(node)
@@ -162,6 +185,9 @@ class FakeTransport:
                 return Reply(request.id, decode(request.reply), len(request.reply))
             except InvalidMessageError as error:  # as the transport of Flower does
                 return Reply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
+        if request.half_until:
+            lost = self.clock.now >= request.half_until
+            return Reply(request.id, None, error="the message was lost", lost=True) if lost else None
         error = request.error or ("the reply came too late" if self.clock.now > request.expires else "")
         error = error or ("" if self.is_online(request.seat) else "the node is gone")
         return Reply(request.id, None, error=error, lost=True) if error else None
@@ -185,11 +211,22 @@ class FakeTransport:
             return
         while seat.queue and seat.queue[0].expires < self.clock.now:
             seat.queue.pop(0)
-        if seat.queue:
+        if seat.queue and seat.queue[0].killed_in(BEFORE_REQUEST):
+            self._kill(seat.queue[0])
+        elif seat.queue:
             seat.busy = True
             request = seat.queue.pop(0)
             seconds = Random(f"{self.schedule.seed} {seat.site} {request.number}").uniform(0.2, 3.0)
+            if request.killed_in(IN_WORK):
+                self.clock.at(self.clock.now + seconds / 2, lambda: self._kill(request))
             self.clock.at(self.clock.now + seconds, lambda: self._work(request))
+
+    def _kill(self, request: Request) -> None:
+        """The node is killed in a step of a request."""
+        fault = request.faults["kill_in_step"]
+        self._tell(str(fault))
+        request.seat.running = False
+        self.killed(fault)
 
     def _work(self, request: Request) -> None:
         seat = request.seat
@@ -218,8 +255,14 @@ class FakeTransport:
         seat = request.seat
         if not seat.running or "lose_reply" in request.faults:
             return
+        if request.killed_in(IN_REPLY):
+            request.half_until = self.clock.now + SESSION
+            self._kill(request)
+            return
         if self.clock.now < seat.unreachable_until:
             self.clock.at(seat.unreachable_until, lambda: self._send(request, reply))
         elif not request.error and self.clock.now <= request.expires:
             self._tell(f"{seat.site} has replied to request {request.number}")
             request.reply = reply
+            if request.killed_in(AFTER_REPLY):
+                self._kill(request)

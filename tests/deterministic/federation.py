@@ -82,6 +82,7 @@ class Federation:
             start += clients
         self.engine = FakeTransport(schedule, self.clock, self._handle, self.tell, self.trace.count)
         self.engine.crashed = self._crashed
+        self.engine.killed = lambda fault: self._later(fault, lambda: self._start(fault.site))
         self.trace.beats = self._beats
         self._kill_at: float | None = None
         self._restart = 0.0

@@ -15,6 +15,7 @@ from fedkin.run.loop import run
 from fedkin.run.method_options import MethodOptions
 from fedkin.run.results import Run
 from fedkin.run.run_folder import METRICS
+from fedkin.server.request_retries import GRACE
 from tests.deterministic.observed_world import Call, LateReplies, ObservedWorld, UndisturbedWorld, kind_of, state_arrays
 from tests.deterministic.sites import quadratic_clients
 
@@ -33,6 +34,7 @@ def check(federation: Federation, finished: Run) -> None:
     check_ledger(federation, world)
     check_log(federation)
     check_late(federation)
+    check_kill(federation, world)
     check_undisturbed(federation, world, finished)
 
 
@@ -93,6 +95,30 @@ def check_late(federation: Federation) -> None:
             key = (kind_of(one.task), one.round, client)
             came[key] += 1
             assert came[key] <= asked[key], f"the reply of client {client} of round {one.round} counts twice"
+
+
+def check_kill(federation: Federation, world: ObservedWorld) -> None:
+    """Where all that happened is that a site was killed, no other site loses its place: each replies to every request
+    and is online in every round from its first on. Rounds take their deadline and grace at most."""
+    killed = {fault.site for fault in federation.schedule.faults if fault.kind == "kill_in_step"}
+    if not killed:
+        return
+    members = world.membership.registry.members
+    healthy = [member.ids for name, member in members.items() if name not in killed]
+    ids = np.concatenate([np.zeros(0, np.int64), *healthy])
+    assert len(healthy) == len(federation.schedule.sites) - 1, "a site that was not killed does not take part"
+    online = np.zeros(0, np.int64)
+    for entry in federation.trace.entries:
+        if isinstance(entry, np.ndarray):
+            lost = np.setdiff1d(online, entry)
+            assert not len(lost), f"clients {lost} have lost their place, and their sites were not killed"
+            online = np.intersect1d(entry, ids)
+        elif isinstance(entry, Call):
+            silent = entry.clients[~entry.reply.arrived & np.isin(entry.clients, ids)]
+            assert not len(silent), f"round {entry.round}: no reply to {entry.task} of clients {silent} counts"
+    for seconds in federation.trace.seconds:
+        limit = federation.schedule.deadline + GRACE
+        assert seconds <= limit, f"a round took {seconds:.1f} s, with deadline and grace of {limit:.1f} s"
 
 
 def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Run) -> None:

@@ -45,6 +45,21 @@ KEPT: dict[str, Schedule] = {
         *(4, 3, 2, 45.0, 1.0, 1, 1),
         (Fault("crash_in_write", "site-2", 5), Fault("refuse", "site-2", 3)),
     ),
+    "a site that was killed in a cold start took the time of the others in every later request": Schedule(
+        24,
+        "private_clusters",
+        {"site-0": 1, "site-1": 3, "site-2": 2, "site-3": 1},
+        *(5, 7, 5, 60.0, 1.0, 0, 1),
+        (Fault("kill_in_step", "site-2", 2, length=1e6, what="as it works at"),),
+        engine_seconds=0.4,
+    ),
+    "a reply that was cut off made a round of 185 s with a deadline of 120 s": Schedule(
+        2,
+        "flux",
+        {"site-0": 1, "site-1": 1, "site-2": 1, "site-3": 1},
+        *(4, 4, 3, 120.0, 1.0, 1, 1),
+        (Fault("kill_in_step", "site-3", 3, length=38.0, what="half-way through sending its reply to"),),
+    ),
 }
 
 KEPT_PEERS: dict[str, PeerSchedule] = {

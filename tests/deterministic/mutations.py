@@ -21,6 +21,7 @@ from fedkin.server.overdue_requests import OverdueRequests
 from fedkin.server.reply_collector import ReplyCollector
 from fedkin.server.request_retries import RequestRound
 from tests.deterministic.fake_disk import FakeDisk
+from tests.deterministic.fake_transport import FakeTransport
 
 
 def _count_first_reply_twice() -> Any:
@@ -182,6 +183,16 @@ def _late_for_another() -> Any:
     return patch.object(OverdueRequests, "take", taken)
 
 
+def _unsuspected_expired() -> Any:
+    """A node is suspected only where nothing at all was heard of its request."""
+    suspect = RequestRound._suspect
+
+    def suspected(self: Any, nodes: Any, seconds: float) -> None:
+        suspect(self, self.missed.values(), seconds)
+
+    return patch.object(RequestRound, "_suspect", suspected)
+
+
 MUTATIONS: dict[str, Callable[[], Any]] = {
     "the first reply of a call counts twice": _count_first_reply_twice,
     "a repeated reply ends the server": _refuse_repeated_replies,
@@ -200,5 +211,7 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     "nodes keep nothing": lambda: _unsaved(NodeMemory, "save"),
     "a late reply counts twice": _late_reply_twice,
     "a late reply counts for another client": _late_for_another,
+    "a reply that was cut off holds up all others": lambda: patch.object(FakeTransport, "waits_for_halves", True),
+    "a node whose request has expired is asked again": _unsuspected_expired,
     "nodes forget their replies": lambda: _unsaved(NodeMemory, "replies"),
 }

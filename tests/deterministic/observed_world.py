@@ -49,6 +49,13 @@ class LateReplies:
 
 
 @dataclass
+class KnownClients:
+    """The clients that a server had accepted, when it was asked."""
+
+    clients: np.ndarray
+
+
+@dataclass
 class Trace:
     """What has happened in the rounds that count: those of a server that died after its last checkpoint do not.
 
@@ -70,6 +77,8 @@ class Trace:
     beats: Callable[[], dict[int, float]] = dict  # when each node has sent its last heartbeat
     suspected: dict[int, float] = field(default_factory=dict)  # when each node was first found among the suspects
     at_end: bool = False  # whether the newest server has begun after the last round
+    entered: float | None = None  # when the server has come to the present round
+    seconds: list[float] = field(default_factory=list)  # that rounds took, with all that the server did in them
 
     def count(self, operation: str, down: int, up: int) -> None:
         """A message was sent, or fetched."""
@@ -84,6 +93,7 @@ class Trace:
     def begin(self, round: int, number: int) -> None:
         """A server begins a round, its first (``number`` 0) or another one."""
         self.end_round()
+        self.entered = self.clock.now if number else None  # before its first round a server waits for clients
         self.at_end &= not number
         if number:
             self.done = max(self.done, *self.kept, -1)
@@ -94,12 +104,14 @@ class Trace:
     def end_round(self) -> None:
         """The present round ends: not after its deadline."""
         if self.began is not None:
+            self.seconds += [] if self.entered is None else [self.clock.now - self.entered]
             seconds = self.clock.now - self.began[0] - (self.clock.frozen - self.began[1])
             assert seconds <= self.deadline + GRACE, f"a round took {seconds:.1f} s of {self.deadline:.0f}"
 
     def begun(self) -> None:
         """The server has found its clients: the round's time begins."""
         self.began, beats = (self.clock.now, self.clock.frozen), self.beats()
+        self.entered = self.clock.now if self.entered is None else self.entered
         suspects = self.world.membership.request_round.suspects if self.world else {}
         self.suspected = {node: self.suspected.get(node, self.clock.now) for node in suspects}
         for node, since in self.suspected.items():
@@ -137,6 +149,11 @@ class ObservedWorld(RemoteWorld):
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         clients = super().clients(round)
         self.trace.entries.append(clients)
+        return clients
+
+    def known_clients(self) -> Int[np.ndarray, "c"]:
+        clients = super().known_clients()
+        self.trace.entries.append(KnownClients(clients))
         return clients
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -196,6 +213,9 @@ class UndisturbedWorld:
 
     def clients(self, round: int) -> np.ndarray:
         return self._entry(np.ndarray)
+
+    def known_clients(self) -> np.ndarray:
+        return self._entry(KnownClients).clients
 
     def reassigned(self, clients: np.ndarray) -> None:
         """What clients keep is taken from the trace."""

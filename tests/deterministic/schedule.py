@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 QUIET = 240.0  # seconds after which nothing new happens
+NEVER = 1e6  # seconds: longer than any run
 HOSTILE = ("garbage", "cut", "nan", "shape", "extra", "missing", "type", "negative", "deep", "empty", "failed")
 
 # Faults, with what each does; {site}, {number}, {at} and {length} are a fault's own.
@@ -41,7 +42,14 @@ STORIES = {
     "set_clock": "at {at:.1f} s the engine's time of day is set by {length:.0f} s",
     "contradict": "{site} replies to request {number} with two different replies",
     "restart_engine": "at {at:.1f} s the engine loses all messages that are under way",
+    "kill_in_step": "{site} is killed {what} request {number}; after {length:.0f} s it is back under another id",
 }
+# The steps of a request in which a site may be killed.
+BEFORE_REQUEST = "before it fetches"
+IN_WORK = "as it works at"
+IN_REPLY = "half-way through sending its reply to"
+AFTER_REPLY = "after it has replied to"
+KILL_STEPS = (BEFORE_REQUEST, IN_WORK, IN_REPLY, AFTER_REPLY)
 ON_MESSAGES = ("lose_request", "report_lost", "refuse", "delay_request", "lose_reply", "delay_reply", "repeat_reply")
 ON_MESSAGES += ("repeat_request", "crash_before", "crash_after", "tamper")
 METHODS: dict[str, dict[str, Any]] = {
@@ -107,6 +115,7 @@ class Schedule:
     checkpoint_every: int
     faults: tuple[Fault, ...] = ()
     late: int = 0  # rounds after which a late reply is of no use; 0: at once
+    engine_seconds: float = 0.0  # that a call of the engine takes at most
 
     @property
     def clients(self) -> int:
@@ -124,7 +133,9 @@ class Schedule:
                 f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, cohorts of "
                 f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
                 f"deadline {self.deadline:.0f} s, quorum {self.quorum:g}, {self.retries} retries, a checkpoint every "
-                f"{self.checkpoint_every} rounds" + f", late replies count for {self.late} rounds" * bool(self.late),
+                f"{self.checkpoint_every} rounds"
+                + f", late replies count for {self.late} rounds" * bool(self.late)
+                + f", calls of the engine take up to {self.engine_seconds:g} s" * bool(self.engine_seconds),
                 *(f"  * {fault}" for fault in self.faults),
             ]
         )
@@ -153,6 +164,37 @@ def draw(seed: int) -> Schedule:
         drawn = replace(drawn, late=Random(f"late {seed}").choice((0, 1, 2)))
     joins = [Fault("join", name, at=random.uniform(5, 50)) for name in late]
     return replace(drawn, faults=(*joins, *_faults(random, drawn)))
+
+
+def draw_kill(seed: int) -> Schedule:
+    """The schedule of a seed in which one of four sites is killed in a random step of a request, and nothing else
+    happens: it is back later, or never."""
+    random = Random(f"kill {seed}")
+    sites = {f"site-{i}": random.choice((1, 1, 2, 3)) for i in range(4)}
+    killed = random.choice(list(sites))
+    others = sum(clients for name, clients in sites.items() if name != killed)
+    rounds = random.randint(3, 6)
+    fault = Fault(
+        "kill_in_step",
+        killed,
+        number=random.randint(1, 2 * rounds + 1),
+        length=random.choice((random.uniform(1, 60), random.uniform(60, 300), NEVER)),
+        what=random.choice(KILL_STEPS),
+    )
+    return Schedule(
+        seed,
+        random.choice(list(METHODS)),
+        sites,
+        rounds=rounds,
+        cohort=sum(sites.values()),
+        wait_for=random.randint(1, others),
+        deadline=random.choice((60.0, 90.0, 120.0)),
+        quorum=1.0,
+        retries=random.choice((0, 1, 2)),
+        checkpoint_every=random.choice((1, 1, 2)),
+        faults=(fault,),
+        engine_seconds=random.choice((0.0, 0.1, 0.4)),
+    )
 
 
 def _faults(random: Random, schedule: Schedule) -> Iterator[Fault]:

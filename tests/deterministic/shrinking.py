@@ -23,6 +23,11 @@ def find(seed: int) -> Found | None:
     return _found(seed, violation_of(schedule.draw(seed), federation.run_schedule))
 
 
+def find_kill(seed: int) -> Found | None:
+    """The same where one of four sites is killed."""
+    return _found(seed, violation_of(schedule.draw_kill(seed), federation.run_schedule))
+
+
 def find_peers(seed: int) -> Found | None:
     """The same of peers."""
     return _found(seed, violation_of(peer_schedule.draw(seed), peer_federation.run_schedule))

@@ -12,7 +12,7 @@ from tests.deterministic import federation, peer_federation
 from tests.deterministic.federation import Violation
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
 from tests.deterministic.mutations import MUTATIONS
-from tests.deterministic.schedule import Fault, Schedule
+from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule, draw_kill
 
 _POWER = KEPT["a power cut took a finished checkpoint back"]
 _COUNTING = "tests.deterministic.counting:Counting"
@@ -52,6 +52,10 @@ FOUND_BY: dict[str, Schedule] = {
     "nodes keep nothing": small(method=_COUNTING),
     "a late reply counts twice": _LATE,
     "a late reply counts for another client": _LATE,
+    "a reply that was cut off holds up all others": small(
+        Fault("kill_in_step", "site-2", 4, length=NEVER, what=IN_REPLY), every=1
+    ),
+    "a node whose request has expired is asked again": draw_kill(24),
     "nodes forget their replies": small(
         *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
-from tests.deterministic.shrinking import find, find_peers
+from tests.deterministic.shrinking import find, find_kill, find_peers
 
 _PART = 25
 
@@ -15,6 +15,17 @@ _PART = 25
 def test_a_server_and_its_nodes(part: int) -> None:
     """The story of a seed: ``python -m tests.deterministic --schedules 1 --seed SEED``."""
     assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find(seed))] == []
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_one_of_four_sites_is_killed(part: int) -> None:
+    """No other site loses its place, and no round takes longer than its deadline and grace."""
+    assert [found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_kill(seed))] == []
+
+
+def test_schedules_kill_in_every_step() -> None:
+    drawn = [schedule.draw_kill(seed).faults for seed in range(2 * _PART)]
+    assert {fault.what for (fault,) in drawn} == set(schedule.KILL_STEPS)
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Metadata, MetricRecord, RecordDict
+from flwr.serverapp import Grid
 
 from fedkin.core.errors import DataError
 from fedkin.models import mclr
 from fedkin.server.deploy.custom_clients import jax_client
-from fedkin.server.flower_transport import client_app, from_record, to_record
+from fedkin.server.flower_transport import FlowerTransport, client_app, from_record, to_record
 from fedkin.server.message import IN_REPLY, InvalidMessageError, RpcMessage, encode
 from tests.server.memory_transport import transmitted
 from tests.server.small_federations import ABOUT, clustered_data, fake_node
@@ -63,6 +66,34 @@ def test_the_engine_in_memory_counts_as_flower_does_but_for_headers_of_arrays() 
     _, size = to_record(REQUEST)
     floats = sum(array.dtype.kind == "f" for array in REQUEST.arrays.values())
     assert 0 <= size - transmitted(REQUEST)[1] <= 200 * floats
+
+
+def test_a_reply_that_was_cut_off_holds_up_no_other() -> None:
+    """Flower's grid waits for the rest of a reply, and returns nothing in the meantime."""
+    rest = threading.Event()
+
+    def pull(request_ids: list[str]) -> list[Message]:
+        if "cut off" in request_ids:
+            assert rest.wait(60)
+        return [reply_to(request_id) for request_id in request_ids]
+
+    grid = create_autospec(Grid, instance=True)
+    grid.pull_messages.side_effect = pull
+    transport = FlowerTransport(grid)
+    replies: list[Any] = []
+    while not replies:
+        replies = list(transport.pull(["cut off", "whole"]))
+    assert [reply.request_id for reply in replies] == ["whole"] and replies[0].succeeded
+    rest.set()
+    while len(replies) < 2:
+        replies += transport.pull(["cut off"])
+    assert replies[1].request_id == "cut off" and replies[1].succeeded
+
+
+def reply_to(request_id: str) -> Message:
+    """A reply to a request."""
+    metadata = Metadata(1, "m2", 7, 1, request_id, "3", time.time(), 60.0, "query")
+    return Message(metadata=metadata, content=to_record(RpcMessage({"name": "berlin"}))[0])  # type: ignore[call-overload]
 
 
 def record(**parts: Any) -> RecordDict:

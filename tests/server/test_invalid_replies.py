@@ -11,6 +11,7 @@ import pytest
 
 from fedkin.core.randomness import Stream
 from fedkin.measures.calibration import BINS
+from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.tasks.classes import Classes
@@ -220,6 +221,33 @@ def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
     tamper = with_array("update", lambda a: a * np.float32(50))
     assert train(federation(tamper, norm_limit=100)[1]).arrived.all()
     assert train(federation(tamper, norm_limit=10)[1]).nonfinite[ODD]
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
+    """Five clients send updates of almost no length; the one that still learns is no outlier, as in a simulation."""
+    transport, world = federation()
+    for node, station in transport.stations.items():
+        if node != ODD:
+            station.tamper = with_array("update", lambda a: a * np.float32(1e-20))
+    got = train(world, reduce=reduce)
+    assert got.arrived.all() and np.abs(got.update).max() > 0.1
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+def test_an_outlier_is_named_and_counted_apart(reduce: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """By its site, round, norm and limit, with the option that lets it in."""
+    _, world = federation(with_array("update", lambda a: a * np.float32(1e4)))
+    observed = InstrumentedWorld(world, update_memory=0)
+    observed.begin(Stream(0, 1))
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        got = train_clients(observed, MODELS, EVERYONE, WHICH, stream=STREAM, reduce=reduce)  # type: ignore[arg-type]
+    assert not got.arrived[ODD] and got.nonfinite[ODD] and got.arrived.sum() == 5
+    assert observed.observations.outliers == 1 and observed.observations.nonfinite == 0
+    (line,) = [record.getMessage() for record in caplog.records]
+    for part in ("round 1", f"site-{ODD}", "model 0", "norm is", "limit is", "federation.norm_limit = 100"):
+        assert part in line
+    assert "finite" not in line
 
 
 # --- nodes that do not reply

@@ -1,4 +1,4 @@
-"""The norm filter of updates, and what a message says of its rows. Invalid replies have a file of their own."""
+"""Outliers in norm among the replies of nodes, and what a message says of its rows."""
 
 from __future__ import annotations
 
@@ -17,26 +17,6 @@ from fedkin.tasks.train import train as train_clients
 from tests.server.test_invalid_replies import MODELS, STREAM, WHICH, federation, train
 
 
-def test_typical_norms_differ_by_training() -> None:
-    norm_filter = NormFilter(10)
-    for _ in range(2):
-        assert not norm_filter.for_training("fifty batches").outliers(np.array([1e-3])).any()
-        assert not norm_filter.for_training("five epochs").outliers(np.array([1.0])).any()
-    assert norm_filter.for_training("fifty batches").outliers(np.array([1.0])).all()
-
-
-def test_of_the_first_two_updates_the_longer_can_be_an_outlier() -> None:
-    np.testing.assert_array_equal(NormFilter(100).outliers(np.array([1e30, 1.0])), [True, False])
-    assert not NormFilter(100).outliers(np.array([3.0, 1.0])).any()
-
-
-def test_the_typical_norm_can_change() -> None:
-    norm_filter = NormFilter(10)
-    norm_filter.outliers(np.array([1.0]))
-    assert norm_filter.outliers(np.array([100.0])).all()
-    assert not norm_filter.outliers(np.array([100.0])).any()
-
-
 def test_pretraining_and_training_have_their_own_typical_norms() -> None:
     transport, world = federation()
     train(world)
@@ -44,14 +24,8 @@ def test_pretraining_and_training_have_their_own_typical_norms() -> None:
         station.tamper = lambda request, reply: reply
     few = np.array([0, 1])
     got = train_clients(world, MODELS, few, WHICH[:2], work=LocalTraining(lr=0.5, steps=50), stream=STREAM)
-    assert got.arrived.all() and len(world._norm_filter.typical) == 2
-
-
-def test_updates_without_length_leave_the_typical_norm() -> None:
-    norm_filter = NormFilter(10)
-    assert not norm_filter.outliers(np.zeros(4)).any() and not norm_filter.typical
-    norm_filter.outliers(np.array([1.0, 2.0, 3.0]))
-    assert not norm_filter.outliers(np.zeros(4)).any() and norm_filter.typical == {"": 2.0}
+    kinds = {name.rpartition(" model ")[0] for name in world._norm_filter.typical}
+    assert got.arrived.all() and len(kinds) == 2
 
 
 # --- rows of a message

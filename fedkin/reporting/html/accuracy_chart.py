@@ -20,7 +20,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the agreement with them
     (``ari``); over several seeds the mean and its 95% interval.
 
-    Rounds in which some client had no cluster yet (in any seed) are in ``partial`` instead of ``accuracy``.
+    Rounds in which some client had no cluster yet, or was away (in any seed), are in ``partial`` instead of
+    ``accuracy``.
     """
     length = min(len(run.records) for run in runs)
     accuracy, decile, ari = (_column(runs, name, length) for name in ("accuracy", "bottom_decile", "ari"))

@@ -126,7 +126,7 @@ function overRounds(kind, title, what) {
       ...common, x: [...known, ...back].map((k) => x[k]), y: [...known.map((k) => low[k]), ...back.map((k) => high[k])],
       fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
     });
-    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster)" });
+    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
     traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: hover });
   });
   const end = (line) => write(last(line.y) ?? (index ? null : last(line.partial || [])));
@@ -136,7 +136,7 @@ function overRounds(kind, title, what) {
   return {
     traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : shares)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
-    note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet." : ""),
+    note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet, or are away." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
     rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => at(line, k))]),
   };

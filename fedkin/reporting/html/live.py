@@ -14,6 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.reporting.html.report import report
 from fedkin.run import run_folder
 from fedkin.run.description import method_in
+from fedkin.run.partial_rounds import partial_text
 
 _PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
 _LOG_LINES = 15
@@ -100,10 +101,14 @@ def _row(folder: Path) -> list[str]:
         return []
     last, rounds = records[-1], config.get("run", {}).get("rounds", "?")
     shares = [_percent(last.get(name)) for name in ("accuracy", "bottom_decile")]
+    mark = partial_text(last)
+    shares[0] += f" ({mark})" if mark else ""
     moved = sum(int(record.get("migrations") or 0) for record in records)
     sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
     sent = [f"{(last.get(name) or 0) / 1e6:,.1f}" for name in ("bytes_down", "bytes_up")]
-    cells: Sequence[object] = (last.get("missing"), last.get("nonfinite"), moved)
+    nonfinite = last.get("nonfinite")
+    excluded = None if nonfinite is None else nonfinite + (last.get("outliers") or 0)
+    cells: Sequence[object] = (last.get("missing"), excluded, moved)
     texts = ["-" if cell is None else str(cell) for cell in cells]
     return [method_in(config), f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent]
 

@@ -6,15 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from fedkin.config.shared_options import configured_clusters
-from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
 from fedkin.reporting.progress import privacy_in_words, secret_in_words
-from fedkin.run.migrations import migrants
+from fedkin.run.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 _SHOWN = 3  # different values of a line
@@ -57,9 +54,11 @@ def clients(run: Run) -> str:
     if not is_deployed(run):
         return ", ".join(filter(None, [f"{len(run.assignment):,}", a_round]))
     took_part, capacity = participants(run), len(run.assignment)
+    scored = scored_text(run.records[-1])
+    last = f"{scored} in the last round" if scored else ""
     lost = sum(record.get("missing") or 0 for record in run.records)
     replies = f"{lost:,} {'reply' if lost == 1 else 'replies'} did not arrive" if lost else "every reply arrived"
-    return ", ".join(filter(None, [f"{took_part:,} of at most {capacity:,} took part", a_round, replies]))
+    return ", ".join(filter(None, [f"{took_part:,} of at most {capacity:,} took part", last, a_round, replies]))
 
 
 def is_deployed(run: Run) -> bool:
@@ -68,11 +67,11 @@ def is_deployed(run: Run) -> bool:
 
 
 def participants(run: Run) -> int:
-    """How many clients ever trained or were tested."""
-    known = set(np.concatenate([np.zeros(0, np.int64), *(migrants(one)[0] for one in run.migrations)]).tolist())
-    known |= set(np.flatnonzero(run.assignment != UNASSIGNED).tolist())
-    known |= set(run.clients["client"].tolist()) if "client" in run.clients else set()
-    return len(known)
+    """How many clients were ever accepted. An assignment does not say that: with one model it has an entry for every
+    client that there can be. Records of earlier versions do not say it either, but how many were reached at a time."""
+    known = [record["members"] for record in run.records if record.get("members") is not None]
+    reached = [sum(record.get("cluster_sizes") or []) for record in run.records]
+    return max([*known, *reached], default=0)
 
 
 def _local(run: Run) -> str:

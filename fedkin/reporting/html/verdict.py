@@ -19,6 +19,7 @@ from fedkin.config.comparison_grid import MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary, is_finished
+from fedkin.run.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 BASELINE = "fedavg"
@@ -196,17 +197,26 @@ class _Setting(NamedTuple):
         return ", at as many bytes" if f"{ratio:.2f}" == "1.00" else f", at {ratio:.2f} times the bytes"
 
     def _unassigned(self) -> str:
-        """Which methods left clients without a cluster in the last round, and which have no score."""
-        partial = [
-            name
+        """Which methods left clients without a cluster in the last round, or did not score all, and which have no
+        score."""
+        last = {
+            name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
-            if name not in self.reasons
-            and self.by != "best"
-            and any(_scored_record(r, self.last).get("partial") for r in several)
+            if name not in self.reasons and self.by != "best"
+        }
+        away = {name: text for name, records in last.items() if (text := _away(records))}
+        partial = [
+            name for name, records in last.items() if name not in away and any(r.get("partial") for r in records)
         ]
         left_out = [f" {name} is left out: {why}." for name, why in self.reasons.items() if name != self.main]
         clusters = f" Some clients had no cluster yet in the last round of {' and '.join(partial)}." if partial else ""
-        return clusters + "".join(left_out)
+        scored = "".join(f" In its last round {name} {text}." for name, text in away.items())
+        return clusters + scored + "".join(left_out)
+
+
+def _away(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many clients were scored, where clients were away in the last round of some seed."""
+    return next((text for record in records if (text := scored_text(record))), "")
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:

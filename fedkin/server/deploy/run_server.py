@@ -22,6 +22,7 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
 from fedkin.run.method_options import MethodOptions
+from fedkin.run.partial_rounds import scored_text
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
@@ -112,9 +113,10 @@ def log_round(record: Record) -> None:
     """Log a line about a round."""
     after, before = record.get("accuracy"), record.get("accuracy_before_training")
     parts = [f"accuracy {after:.3f} after aggregation"] if after is not None else []
+    parts += [text] if (text := scored_text(record)) else []
     parts += [f"{before:.3f} before local training"] if before is not None else []
     parts += [f"clusters of {record['cluster_sizes']}"] if record.get("cluster_sizes") else []
-    parts += [f"{record[kind]} {kind}" for kind in ("missing", "nonfinite") if record[kind]]
+    parts += [f"{record[kind]} {kind}" for kind in ("missing", "nonfinite", "outliers") if record.get(kind)]
     _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")
 
 

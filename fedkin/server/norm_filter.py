@@ -1,0 +1,121 @@
+"""Updates that are far longer than others: each is compared with those of the same model and of the same call."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+_MIN_UPDATES = 3  # whose median is the typical norm
+_RESOLUTION = 1e-6  # of the model's norm, at least of 1: float32 hardly shows a shorter update, as of a saturated model
+_FLOOR = 0.1  # of the model's norm: the least typical norm of updates to it
+_FIRST = 100.0  # times the model's norm, at least 1: the largest typical norm where there is nothing to compare with
+
+
+class NormFilter:
+    """Finds updates whose norm is more than ``limit`` times the typical one.
+
+    The typical norm of a model's updates is the median of those of a call. Where fewer than three clients sent an
+    update of the model, it is the larger of the model's typical norm in earlier calls and of the median of all updates
+    of the call, as far as there are any; in the first call of two clients, it is the norm of the other. An update that
+    float32 hardly shows beside the model says nothing about a typical norm and is left out of medians: clients whose
+    models fit all their samples send such updates. No typical norm is below a tenth of the model's own norm.
+
+    Args:
+        limit: factor above 1.
+        typical: typical norms of earlier calls, by kind of training and model; updated in place.
+        training: the kind of training that is filtered (part of the vector, steps, epochs); norms differ between them.
+    """
+
+    def __init__(self, limit: float | int, typical: dict[str, float] | None = None, training: str = "") -> None:
+        self.limit = limit
+        self.training = training
+        self.typical: dict[str, float] = {} if typical is None else typical
+
+    def for_training(self, training: str) -> NormFilter:
+        """The same filter for one kind of training."""
+        return NormFilter(self.limit, self.typical, training)
+
+    def outliers(
+        self,
+        norms: Float[np.ndarray, "r"],
+        models: Int[np.ndarray, "r"] | None = None,
+        starts: Float[np.ndarray, "r"] | None = None,
+    ) -> Bool[np.ndarray, "r"]:
+        """Which of the updates with these norms are excluded; the typical norms follow the others.
+
+        Args:
+            norms: of the updates.
+            models: the model that each is an update of; None: all of one.
+            starts: the norm of the model that each started from; None: not known.
+        """
+        outliers = norms > self.limits(norms, models, starts)
+        self._remember(norms, outliers, models, starts)
+        return outliers
+
+    def limits(
+        self,
+        norms: Float[np.ndarray, "r"],
+        models: Int[np.ndarray, "r"] | None = None,
+        starts: Float[np.ndarray, "r"] | None = None,
+    ) -> Float[np.ndarray, "r"]:
+        """The largest norm of each update that is not excluded. Arguments as of ``outliers``."""
+        moving = _moving(norms, starts)
+        limits = np.empty(len(norms))
+        for name, own in self._by_model(norms, models):
+            start = 0.0 if starts is None else float(starts[own].max())
+            usual = self._usual(name, norms, moving, own, start)
+            limits[own] = self.limit * max(usual, _FLOOR * start)
+        return limits
+
+    def _usual(
+        self,
+        name: str,
+        norms: Float[np.ndarray, "r"],
+        moving: Bool[np.ndarray, "r"],
+        own: Bool[np.ndarray, "r"],
+        start: float,
+    ) -> float:
+        """The typical norm of the updates of one model, as these and earlier updates show it."""
+        if (own & moving).sum() >= _MIN_UPDATES:
+            return float(np.median(norms[own & moving]))
+        # Of checkpoints made before norms were kept by model, there is one typical norm for all models.
+        earlier = self.typical.get(name, self.typical.get(self.training, 0.0))
+        of_call = float(np.median(norms[moving])) if moving.sum() >= _MIN_UPDATES else 0.0
+        known = max(earlier, of_call)
+        if known > 0:
+            return known
+        return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
+
+    def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
+        """The largest typical norm where there is nothing to compare with; none where all the updates are moving."""
+        return np.inf if moving.all() else _FIRST * max(start, 1.0)
+
+    def _remember(
+        self,
+        norms: Float[np.ndarray, "r"],
+        outliers: Bool[np.ndarray, "r"],
+        models: Int[np.ndarray, "r"] | None,
+        starts: Float[np.ndarray, "r"] | None,
+    ) -> None:
+        """Keep the typical norms. Where all updates of a small call are excluded, they are typical if the next are as
+        long."""
+        moving = _moving(norms, starts)
+        for name, own in self._by_model(norms, models):
+            included = norms[own & moving & ~outliers]
+            if len(included):
+                self.typical[name] = float(np.median(included))
+            elif (own & moving).any() and moving.sum() < _MIN_UPDATES:
+                self.typical[name] = float(np.median(norms[own & moving]))
+
+    def _by_model(
+        self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
+    ) -> list[tuple[str, Bool[np.ndarray, "r"]]]:
+        """The name of each model's typical norm, and which updates are of the model."""
+        if models is None:
+            return [(self.training, np.ones(len(norms), bool))] if len(norms) else []
+        return [(f"{self.training} model {model}", models == model) for model in np.unique(models).tolist()]
+
+
+def _moving(norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> Bool[np.ndarray, "r"]:
+    """Which updates are long enough to say something about a typical norm."""
+    return norms > _RESOLUTION * np.maximum(1.0, 0.0 if starts is None else starts)
