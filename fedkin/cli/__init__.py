@@ -24,7 +24,13 @@ from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
 from fedkin.cli.watch import watch_command
 
-app = typer.Typer(cls=OneLineErrors, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",  # for which ``OneLineErrors`` escapes all help texts
+)
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
 app.add_typer(deploy_app, name="deploy")

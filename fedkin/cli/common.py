@@ -54,8 +54,28 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
         )
 
 
+def escape_help(command: Any) -> None:
+    """Escape the help texts of a command and of all below it, as rich would take "[privacy]" for markup.
+
+    Args:
+        command: of the parser.
+    """
+    from rich.markup import escape
+
+    command.help = escape(command.help or "")
+    for parameter in command.params:
+        if getattr(parameter, "help", None):
+            parameter.help = escape(parameter.help)
+    for below in getattr(command, "commands", {}).values():
+        escape_help(below)
+
+
 class OneLineErrors(TyperGroup):
-    """Usage errors end as one line and status 2, as all other bad input does."""
+    """Usage errors end as one line and status 2, as all other bad input does. Help texts are shown as they are."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        escape_help(self)
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         try:
@@ -240,8 +260,9 @@ def print_rows(
         unbroken: columns whose lines are as they are given, however narrow the terminal is.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
+
+    from fedkin.reporting.terminal import plain_console
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     cells = [[f"{value:,}" if isinstance(value, int) else str(value) for value in row] for row in rows]
@@ -251,4 +272,4 @@ def print_rows(
         out.add_column(str(column), overflow="fold", min_width=whole, no_wrap=column in unbroken)
     for row in cells:
         out.add_row(*row)
-    Console(markup=False).print(out)
+    plain_console().print(out)

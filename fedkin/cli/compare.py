@@ -27,6 +27,7 @@ from fedkin.core.errors import ConfigError
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.config.comparison_grid import Grid
+    from fedkin.reporting.comparison_progress import Display
 
 
 def compare_command(
@@ -127,39 +128,52 @@ def _run(
 ) -> tuple[Comparison, KeyboardInterrupt | None]:
     """The comparison, and what has interrupted it, if it was."""
     from fedkin.analysis.compare.comparison import Comparison
-    from fedkin.analysis.compare.runner import run
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import Display
 
     with Display(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
-                return run(grid, folder, display.cell, display.round, created, jobs, engine), None
+                return _run_cells(grid, folder, display, created, jobs, engine), None
         except KeyboardInterrupt as error:
             interruption = error
     return Comparison.load(folder), interruption
 
 
+def _run_cells(
+    grid: Grid, folder: Path, display: Display, created: list[Path] | None, jobs: int | None, engine: str | None
+) -> Comparison:
+    """The comparison, shown as it goes on."""
+    from fedkin.analysis.compare.runner import run
+
+    return run(
+        grid,
+        folder,
+        on_cell=display.cell,
+        on_round=display.round,
+        created=created,
+        jobs=jobs,
+        engine=engine,
+        on_refused=display.leave_out,
+    )
+
+
 def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     """The final tables, the findings, and the folder."""
-    from rich.console import Console
-
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
+    from fedkin.reporting.terminal import plain_console
 
     comparison.write(folder)
     comparison_tables.write(comparison, folder)
-    console = Console(stderr=as_json)
+    console = plain_console(stderr=as_json)
     for table in tables(comparison, console=console):
         console.print(table)
     for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
-    for key, reason in comparison.failed.items():
-        name = ", ".join(str(part) for part in key if part != "")
-        console.print(f"not run: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
+        console.print(line, soft_wrap=True)
     if comparison.failed:
         again = f"{command()} compare --resume {shlex.quote(str(folder))}"
-        console.print(f"to try these again: {again}", soft_wrap=True, highlight=False, markup=False)
-    console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
+        console.print(f"to try these again: {again}", soft_wrap=True)
+    console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

@@ -104,16 +104,16 @@ def _execute_seeds(
 
 def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     """The tables over all seeds, the figure, and the summary as JSON."""
-    from rich.console import Console
-
     from fedkin.reporting.seeds_tables import compared, seeds_table
+    from fedkin.reporting.terminal import plain_console
 
-    summary, console = repeated.summary(), Console(stderr=as_json, markup=False)
+    summary = repeated.summary()
+    console = plain_console(stderr=as_json)
     console.print(seeds_table(summary))
     if summary["comparisons"]:
         console.print(compared(summary))
     _draw(repeated, folder, console)
-    console.print(f"runs: {folder}", soft_wrap=True, highlight=False)
+    console.print(f"runs: {folder}", soft_wrap=True)
     _suggest(folder, console)
     if as_json:
         print(json.dumps({**summary, "out": str(folder)}), flush=True)
@@ -122,16 +122,15 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
 
 def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     """The table of methods, the figure, what to try next, and the summary as JSON."""
-    from rich.console import Console
-
     from fedkin.reporting.fitting import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
+    from fedkin.reporting.terminal import plain_console
 
     summaries = {name: other.summary() for name, other in run.against.items()}
-    console = Console(stderr=as_json, markup=False)
+    console = plain_console(stderr=as_json)
     console.print(fit(table([run.summary(), *summaries.values()]), console, LESS_NEEDED))
     _draw(run, folder, console)
-    console.print(f"run: {folder}", soft_wrap=True, highlight=False)
+    console.print(f"run: {folder}", soft_wrap=True)
     _suggest(folder, console, demo)
     if as_json:
         print(json.dumps({**run.summary(), "out": str(folder), "against": summaries}), flush=True)
@@ -151,14 +150,14 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
     """Draw the figures, after the table."""
     from fedkin.reporting.draw import draw
 
-    console.print(f"figure: {draw(result, folder)}", soft_wrap=True, highlight=False)
+    console.print(f"figure: {draw(result, folder)}", soft_wrap=True)
 
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
     """The next command to try."""
-    console.print(f"next: {command()} report {shlex.quote(str(folder))}", soft_wrap=True, highlight=False)
+    console.print(f"next: {command()} report {shlex.quote(str(folder))}", soft_wrap=True)
     if demo:
-        console.print(f"then: {command()} compare --methods fedavg,ifca,flexcfl", soft_wrap=True, highlight=False)
+        console.print(f"then: {command()} compare --methods fedavg,ifca,flexcfl", soft_wrap=True)
 
 
 @contextmanager

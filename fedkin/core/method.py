@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 
 UNASSIGNED = -1  # the assignment of a client that has no cluster
@@ -102,6 +103,21 @@ class Sampling(Protocol):
 
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
+        ...
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A method that refuses some runs for reasons that its requirements do not say."""
+
+    def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
+        """Refuse (MethodError) a run before it begins.
+
+        Args:
+            spec: of the model.
+            clients: how many there are.
+            work: local training of the clients.
+        """
         ...
 
 

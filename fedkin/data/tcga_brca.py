@@ -17,7 +17,7 @@ from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
 from fedkin.data.partition_options import checked
-from fedkin.data.survival import comparable_pairs, risk_sets
+from fedkin.data.survival import check_ties, comparable_pairs, risk_sets
 
 REGIONS = ("Northeast", "South", "West", "Midwest", "Europe", "Canada")
 SCALINGS = ("pooled", "raw")
@@ -37,7 +37,9 @@ JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)  # wit
 
 
 @checked
-def tcga_brca(*, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", seed: int = 0) -> FederatedData:
+def tcga_brca(
+    *, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", ties: str = "breslow", seed: int = 0
+) -> FederatedData:
     """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in FLamby's split. To be
     trained with ``fedkin.models.cox``.
 
@@ -54,10 +56,12 @@ def tcga_brca(*, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", seed
         draws: samples of each death in training, each with other patients.
         scaling: ``pooled``: the age has mean 0 and deviation 1 on the training patients of all regions; ``raw``: it is
             in years, as in FLamby.
+        ties: of deaths at the same time, of which the training patients of no region have any: ``breslow`` or
+            ``efron``.
         seed: of the draws.
 
     Raises:
-        ConfigError: another ``scaling``, fewer than 2 patients, or no draw.
+        ConfigError: another ``scaling`` or ``ties``, fewer than 2 patients, or no draw.
         DataError: files that can neither be found nor downloaded, or are not of this form; a region without a death.
     """
     for name, least, value in (("at_risk", 2, at_risk), ("draws", 1, draws)):
@@ -65,6 +69,7 @@ def tcga_brca(*, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", seed
             raise ConfigError(f"{name} must be an integer of at least {least}, got {value}")
     if scaling not in SCALINGS:
         raise ConfigError(unknown("scaling", scaling, SCALINGS))
+    check_ties(ties)
     table = _patients()
     x = table.iloc[:, 2 : 2 + FEATURES].to_numpy(np.float64)
     if scaling == "pooled":
@@ -79,7 +84,7 @@ def tcga_brca(*, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", seed
             rng, who = Stream(seed, purpose=f"tcga_brca/{split}").client(region), f"tcga_brca, region {name}, {split}"
             patients = x[own], times[own], died[own]
             if split == "train":
-                some, y = risk_sets(*patients, at_risk, draws, rng, who)
+                some, y = risk_sets(*patients, at_risk, draws, rng, who, ties)
             else:
                 some, y = comparable_pairs(*patients, at_risk, rng)
             rows.append(np.arange(total, total + len(y)))

@@ -32,9 +32,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, AssignedModels
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
+from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_fraction, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.calibration import fold_scale, platt_scale
@@ -93,6 +95,13 @@ class Athena(LastLayerClustering):
     def requirements(self) -> Requirements:
         return replace(super().requirements(), detectors=True)
 
+    def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
+        """Refuse (MethodError) a given assignment of another number of clients."""
+        if self.assignment is not None and len(self.assignment) != clients:
+            raise MethodError(
+                f"assignment must have an entry for each of the {clients} clients, got {len(self.assignment)}"
+            )
+
     def init(self, world: World, stream: Stream) -> AthenaState:
         head, bias = world.spec.head, world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
@@ -132,9 +141,9 @@ class Athena(LastLayerClustering):
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
         """The clusters that were given; no client has trained for them."""
-        assignment, clients = np.array(self.assignment, np.int64), world.total_clients
-        if len(assignment) != clients:
-            raise MethodError(f"assignment must have an entry for each of the {clients} clients, got {len(assignment)}")
+        assignment = np.array(self.assignment, np.int64)
+        clients = world.total_clients
+        self.check_run(world.spec, clients, world.work)
         start = world.initial(stream.child("model"))
         models = np.repeat(start[None], assignment.max() + 1, axis=0)
         return LastLayerState(models, assignment, start, np.zeros((clients, 0), np.float32), assignment == UNASSIGNED)

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
@@ -57,11 +58,15 @@ class Hierarchical(LastLayerClustering):
     def requirements(self) -> Requirements:
         return replace(super().requirements(), changes_models="narrow" if self.narrow else "")
 
+    def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
+        """Refuse (MethodError) local work of a cluster that does not go with the run's."""
+        for cluster in self.own:
+            self._work(work, cluster)
+
     def init(self, world: World, stream: Stream) -> LastLayerState:
         if world.spec.detects:
             raise MethodError("Hierarchical trains models with a score for every class, not detectors; see Athena")
-        for cluster in self.own:
-            self._work(world.work, cluster)
+        self.check_run(world.spec, world.total_clients, world.work)
         state = self.cluster_clients(world, stream)
         return replace(state, models=_narrow_heads(world, state)) if self.narrow else state
 

@@ -69,6 +69,10 @@ class PFedMe:
     def requirements(self) -> Requirements:
         return Requirements(own_part="models of clients", kept_models=1)
 
+    def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
+        """Refuse (MethodError) a learning rate with which training diverges."""
+        self._check_rate(work)
+
     def init(self, world: World, stream: Stream) -> PFedMeState:
         """Raises MethodError: a learning rate with which training diverges."""
         self._check_rate(world.work)

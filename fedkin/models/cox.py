@@ -19,10 +19,12 @@ def cox(data: Samples, hidden: tuple[int, ...] = ()) -> Model:
     """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
 
     The softmax over a sample's patients is a factor of the partial likelihood, so that the usual cross entropy is the
-    Cox loss, and accuracy on pairs is the C-index.
+    Cox loss, and accuracy on pairs is the C-index. Of deaths at the same time by Efron, the loss is Efron's but for a
+    constant of the data, log(1 - k / d) of the k-th of d deaths; gradients are the same.
 
     Args:
-        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1], the last feature 1 for a patient.
+        data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1], the last feature a patient's weight: 1,
+            less for deaths at the same time by Efron, 0 for an absent patient.
         hidden: widths of hidden layers.
 
     Raises:
@@ -40,13 +42,16 @@ def cox(data: Samples, hidden: tuple[int, ...] = ()) -> Model:
 
 
 class RiskSet(eqx.Module):
-    """The risks of the patients of each sample."""
+    """The risks of the patients of each sample, each with the logarithm of its weight."""
 
     risk: Perceptron
 
     def __call__(self, x: Float[Array, "B m d"]) -> Float[Array, "B m"]:
         risks = self.risk(x[..., :-1].reshape(-1, x.shape[-1] - 1)).reshape(x.shape[:2])
-        return jnp.where(x[..., -1] > 0, risks, ABSENT)
+        weight = x[..., -1]
+        present = weight > 0
+        weighted = risks + jnp.log(jnp.where(present, weight, 1.0))
+        return jnp.where(present, weighted, ABSENT)
 
 
 @lru_cache(maxsize=16)

@@ -7,6 +7,9 @@ it, and a PLD above that bound is refused. Only this mechanism is accounted for 
 mean different things by the replacement of a client, and one of them ignores the count of a randomised response. Noisy
 sums of all clients, before the first round of a cold start and after the last one of scores, compose with the rounds:
 Gaussians without sampling.
+
+The Renyi bound itself is the figure in two cases: above an epsilon of 50, where a distribution of losses takes minutes
+and protects nothing, and at a delta below 1e-14, which a distribution in double precision does not resolve.
 """
 
 from __future__ import annotations
@@ -15,15 +18,22 @@ import importlib
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.privacy.search import PRECISION, Search
 
 _TOLERANCE = 1e-3  # relative, of one accountant against the other
-_MOST_EPSILON = 1000.0  # by Renyi accounting: above it, that bound is the figure, as neither means anything
 _MOST_NOISE = 2.0**16  # multiplier; where this is not enough, none is
+_FIRST_NOISE = 1.0  # the multiplier from which a search starts
+
+# Above this epsilon the Renyi bound is the figure: an epsilon this large gives no protection.
+MOST_EPSILON = 50.0
+
+# dp-accounting cuts a tail of 1e-15 off a distribution of losses. Below ten times that, the tail decides.
+LEAST_DELTA = 1e-14
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class NoisyRounds:
 
 @cache
 def epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by the privacy loss distribution; of one above 1,000 its upper bound.
+    """The epsilon of rounds at a delta, by the privacy loss distribution, or its Renyi bound (``by_renyi_bound``).
 
     Args:
         rounds: what was released.
@@ -94,12 +104,30 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
     """
     if rounds.lacks_noise:
         return math.inf
-    bound = None if rounds.cap else renyi_epsilon(rounds, delta)
-    if bound is not None and bound > _MOST_EPSILON:  # a distribution of so many values does not fit into memory
-        return bound
+    if by_renyi_bound(rounds, delta):
+        return renyi_epsilon(rounds, delta)
     value = _spent(_library("dp_accounting.pld").PLDAccountant, rounds, delta)
-    check(value, bound)
+    if rounds.cap is None:
+        bound = renyi_epsilon(rounds, delta)
+        if math.isinf(value):  # the tails that many rounds lose together are more than delta
+            return bound
+        check(value, bound)
     return value
+
+
+def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
+    """Whether the epsilon of rounds is their Renyi bound: it is above 50, or delta is below 1e-14.
+
+    Args:
+        rounds: what was released.
+        delta: the probability that the bound does not hold.
+
+    Raises:
+        MissingExtra: dp-accounting is not installed.
+    """
+    # Of capped rounds the bound is far above the figure. Whether the figure is large, that of the same rounds
+    # without a cap says, which is below it.
+    return delta < LEAST_DELTA or renyi_epsilon(replace(rounds, cap=None), delta) > MOST_EPSILON
 
 
 def check(value: float, bound: float | None) -> None:
@@ -108,11 +136,18 @@ def check(value: float, bound: float | None) -> None:
         raise ConfigError(f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by RDP")
 
 
+@cache
 def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
     """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound that takes milliseconds.
 
+    No bound is known of a sample with a cap. There a client that is added may take the place of another one, so the
+    bound is that of everybody in every round with half the noise.
+
     Raises MissingExtra: dp-accounting is not installed.
     """
+    if rounds.cap is not None:
+        half = rounds.noise_multiplier / 2
+        rounds = replace(rounds, cap=None, probability=1.0, noise_multiplier=half)
     return _spent(_library("dp_accounting.rdp").RdpAccountant, rounds, delta)
 
 
@@ -142,6 +177,8 @@ def fixed_cohort_epsilon(clients: int, cohort: int, noise_multiplier: float, cou
 def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds]) -> float:
     """The least noise multiplier, to 0.1%, with which rounds cost at most an epsilon.
 
+    A search of more than some seconds is logged.
+
     Args:
         target: the epsilon.
         delta: the probability that the bound does not hold.
@@ -151,26 +188,37 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
         ConfigError: no noise is enough.
         MissingExtra: dp-accounting is not installed.
     """
-    price = renyi_epsilon  # first by the quick bound, which is never too low
-    if price(rounds(_MOST_NOISE), delta) > target:
-        price = epsilon  # a cold start alone may be between the two
-    if price(rounds(_MOST_NOISE), delta) > target:
-        raise ConfigError(f"privacy.epsilon = {target:g} cannot be met, however large the noise of the rounds is")
-    high, low = 1.0, 0.0
-    while price(rounds(high), delta) > target:
-        high, low = 2 * high, high
-    while high - low > high / 1000:
-        middle = (low + high) / 2
-        low, high = (low, middle) if price(rounds(middle), delta) <= target else (middle, high)
-    low = high / 2
-    while high - low > high / 1000:
-        middle = max((low + high) / 2, high * 0.9)
-        low, high = (low, middle) if epsilon(rounds(middle), delta) <= target else (middle, high)
-    return high
+    search = Search(f"privacy: finding the noise multiplier for epsilon = {target:g}")
+
+    def enough_by_bound(noise: float) -> bool:
+        return renyi_epsilon(rounds(noise), delta) <= target
+
+    def enough(noise: float) -> bool:
+        return epsilon(rounds(noise), delta) <= target
+
+    # First by the quick bound, which is never too low. With a cap it is far too high, which matters only where the
+    # epsilon means something. Of a cold start alone the target may be between price and bound.
+    close = rounds(_FIRST_NOISE).cap is None or target > MOST_EPSILON
+    quick = close and enough_by_bound(_MOST_NOISE)
+    price = enough_by_bound if quick else enough
+    if not price(_MOST_NOISE):
+        raise ConfigError(
+            f"privacy.epsilon = {target:g} at privacy.delta = {delta:g} cannot be met, however large the noise of "
+            "the rounds is: raise privacy.epsilon or privacy.delta"
+        )
+    low, high = search.bracket(price, _FIRST_NOISE)
+    noise = search.least(price, low, high)
+
+    # The bound is rarely twice the figure; where it is, half of the noise is enough, and the search goes on below it.
+    while (found := search.least(enough, noise / 2, noise, nearest=0.9)) - noise / 2 <= found * PRECISION:
+        noise = found
+    return found
 
 
 def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds], most: int) -> int:
     """How many rounds cost at most an epsilon, up to ``most``.
+
+    A search of more than some seconds is logged.
 
     Args:
         target: the epsilon.
@@ -181,11 +229,8 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = most if high > most else (low + high) // 2
-        low, high = (middle, high) if epsilon(rounds(middle), delta) <= target else (low, middle)
-    return low
+    search = Search(f"privacy: finding how many rounds cost at most epsilon = {target:g}")
+    return search.most(lambda count: epsilon(rounds(count), delta) <= target, most)
 
 
 def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) -> float:

@@ -62,7 +62,31 @@ class ClientDP:
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
         check_fraction("delta", self.delta)
+        if self.cap is not None and self.delta < accounting.LEAST_DELTA:
+            raise ConfigError(
+                f"delta = {self.delta:g}: of rounds with a cap, epsilon is known for a delta of "
+                f"{accounting.LEAST_DELTA:g} or more: raise privacy.delta, or leave out privacy.cap"
+            )
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
+
+    def warnings(self, clients: int) -> list[str]:
+        """What makes the protection worthless, and the cure; empty where nothing does.
+
+        Args:
+            clients: N.
+        """
+        found: list[str] = []
+        if self.delta >= 1 / clients:
+            found.append(
+                f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of them whole; "
+                f"take less than {1 / clients:.2g}"
+            )
+        if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
+            found.append(
+                f"privacy: epsilon = {self.epsilon:g} protects nothing (above {accounting.MOST_EPSILON:g} the noise "
+                "is found from the Renyi bound, which asks for a little more of it); set privacy.epsilon to 10 or less"
+            )
+        return found
 
     def mechanism(
         self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0, seen_cohorts: bool = False

@@ -167,10 +167,24 @@ class SecretWorld(WorldProxy):
             _log.warning(
                 "round %d: no secret sum of cluster %d, which keeps its model: %s", self._stream.round, group, why
             )
-        clipped, unusable = int(means.clipped.sum()), int(means.unusable.sum())
-        if clipped or unusable:
-            text = "round %d: %d clients have clipped numbers above secret.limit, %d had none that were finite"
-            _log.warning(text, self._stream.round, clipped, unusable)
+        clipped = int(means.clipped.sum())
+        if clipped:
+            _log.warning(
+                "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise it to the largest "
+                "number of an update",
+                self._stream.round,
+                clipped,
+                answered,
+                self._settings.limit,
+            )
+        unusable = int(means.unusable.sum())
+        if unusable:
+            _log.warning(
+                "round %d: %d of %d clients had no update of finite numbers",
+                self._stream.round,
+                unusable,
+                answered,
+            )
         self._calls += 1
         counts = {"call": self._calls, "sums": int((means.weight > 0).sum()), "asked": asked, "answered": answered}
         faults = {"clipped": clipped, "unusable": unusable, "lost": {str(group): why for group, why in lost.items()}}

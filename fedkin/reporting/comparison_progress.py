@@ -8,17 +8,18 @@ from collections import defaultdict
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
-from fedkin.reporting.comparison_tables import best_rows, cells, heads
+from fedkin.reporting.comparison_tables import best_rows, cells, heads, not_run
 from fedkin.reporting.fitting import fits
 from fedkin.reporting.progress import measure, percent, suppress_hangup
+from fedkin.reporting.terminal import plain_console
 
 _LEAST = 4  # columns that are always shown
 
@@ -29,21 +30,21 @@ class Display:
 
     def __init__(self, grid: Grid, several: bool = False) -> None:
         self._timed = not several  # runs at once end together or not at all: no pace can be told from that
-        self.console = Console(file=sys.stderr)
+        self.console = plain_console(stderr=True)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
         self._cells = [key for key in self._rounds for _ in grid.seeds]
         self._pace = Pace()
         self._current: Cell | None = None
         self._started = 0
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self._all = self._bars.add_task("[bold]runs", total=len(self._cells), note="")
+        self._all = self._bars.add_task("runs", total=len(self._cells), note="")
         self._one = self._bars.add_task("", total=None, note="")
 
     def __enter__(self) -> Display:
@@ -59,14 +60,17 @@ class Display:
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
-        self._bars.update(
-            self._one, description=escape(_name(cell)), total=rounds, completed=rounds * finished, note=""
-        )
+        self._bars.update(self._one, description=_name(cell), total=rounds, completed=rounds * finished, note="")
         self._cells.remove((cell.setting.label, cell.method.label))
         self._started += 1
         self._pace.begin()
         if finished and not self.console.is_terminal:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
+
+    def leave_out(self, cell: Cell) -> None:
+        """Do not count a run that cannot be made."""
+        self._cells.remove((cell.setting.label, cell.method.label))
+        self._bars.update(self._all, total=len(self._cells))
 
     def round(self, record: Record) -> None:
         """Show a round of the current run."""
@@ -153,8 +157,9 @@ def _table(comparison: Comparison, setting: str, measure: str | None, start: int
     rows = [(row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting]
     seeds = sorted({row["seeds"] for row, _ in rows})
     same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
-    heading = ", ".join(part for part in (escape(setting), same_seeds) if part)
-    out = Table(title=heading or None, box=SIMPLE_HEAD, padding=0, show_edge=False)
+    heading = ", ".join(part for part in (setting, same_seeds) if part)
+    title = Text(heading, "table.title") if heading else None
+    out = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
     for head in ([] if same_seeds else ["seeds"]) + list(heads(comparison)[start:stop]):
         shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" / ", " /\n").replace(" of ", "\nof ")
@@ -162,7 +167,12 @@ def _table(comparison: Comparison, setting: str, measure: str | None, start: int
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]
-        out.add_row(escape(row["method"]), *own_seeds, *cells(row)[start:stop], style=style)
+        numbers = cells(row) if not_run(row) is None else ["not run"] * len(cells(row))
+        out.add_row(Text(row["method"]), *own_seeds, *numbers[start:stop], style=style)
+    reasons = [f"{row['method']}: {reason}" for row, _ in rows if (reason := not_run(row))]
+    if reasons and start == 0:
+        out.caption = Text("\n".join(reasons), "table.caption")
+        out.caption_justify = "left"
     return out
 
 

@@ -90,6 +90,18 @@ def cells(row: Row) -> list[str]:
     return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds, *chosen, *attacked]
 
 
+def not_run(row: Row) -> str | None:
+    """Why a row has no numbers: nothing of it could be run. None of other rows."""
+    return f"not run: {row['reason']}" if not row["seeds"] and row.get("reason") else None
+
+
+def texts(row: Row) -> list[str]:
+    """The cells of a row as ``cells`` has them; where nothing could be run the reason, in the first one."""
+    numbers = cells(row)
+    reason = not_run(row)
+    return numbers if reason is None else [reason, *[""] * (len(numbers) - 1)]
+
+
 def _honest(row: Row) -> list[str]:
     """Of a row of runs under attack: what honest clients reach, and the share of attackers alone."""
     accuracy, bottom, ari, alone = HONEST
@@ -113,6 +125,8 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
         if others:
             lines.append(f"{prefix}{others} of {len(pairs)} differences are not significant")
         lines += _agreement(comparison, setting, prefix)
+    if missing := comparison.why_ranks_are_missing(measure):
+        lines.append(missing)
     if len(comparison.settings) > 1 and ranks.average:
         ordered = sorted(ranks.average.items(), key=lambda one: one[1])
         tested = f" (Friedman p = {ranks.p:.2g}, critical difference {ranks.critical_difference:.2f})" * ranks.tested
@@ -181,6 +195,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
     private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
+    lines.extend(f"Not run: {line}." for line in comparison.not_run)
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
         lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
@@ -205,7 +220,7 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds", *heads(comparison)]
     lines = [head, ["---"] * len(head)]
     lines += [
-        _labels(comparison, row) + _bold(cells(row), row, best, measure or comparison.by, "**{}**".format)
+        _labels(comparison, row) + _bold(texts(row), row, best, measure or comparison.by, "**{}**".format)
         for row, best in best_rows(comparison, measure)
     ]
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -231,9 +246,11 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         names = [escaped(name) for name in _labels(comparison, row)]
         if several and row["setting"] == before:
             names[0] = ""
-        texts = [escaped(cell) for cell in cells(row)]
-        texts = _bold(texts, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
-        lines.append(" & ".join([*names, *texts]) + r" \\")
+        shown = [escaped(cell) for cell in cells(row)]
+        shown = _bold(shown, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
+        if reason := not_run(row):
+            shown = [rf"\multicolumn{{{len(shown)}}}{{l}}{{{escaped(reason)}}}"]
+        lines.append(" & ".join([*names, *shown]) + r" \\")
         before = row["setting"]
     notes = [f"% {line}" for line in (*table_notes(comparison, measure), *findings(comparison, measure))]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"

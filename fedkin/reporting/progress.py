@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from rich.text import Text
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
+from fedkin.reporting.terminal import plain_console
 from fedkin.run.display import robust_text
 from fedkin.run.partial_rounds import away_text, partial_text
 
@@ -48,14 +48,14 @@ class Display:
     def __init__(self, rounds: int, seeds: int = 1) -> None:
         self.rounds, self.seeds = rounds, seeds
         self._seed: tuple[int, int] | None = None  # number of the current seed (from 0), and the seed
-        self.console = Console(file=sys.stderr)
+        self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            TextColumn("[bold]{task.fields[method]}"),
+            TextColumn("{task.fields[method]}", style="bold", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[measure]} {task.fields[accuracy]}"),
-            TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}"),
+            TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
+            TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
             _TimeLeft(),
             console=self.console,
             disable=not self.console.is_terminal,

@@ -72,9 +72,8 @@ def check_private(
         raise ConfigError(
             "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one of the two"
         )
-    if settings.delta >= 1 / clients:
-        advice = "privacy: delta = %g with %d clients allows to publish one of them whole; take less than %.2g"
-        _log.warning(advice, settings.delta, clients, 1 / clients)
+    for warning in settings.warnings(clients):
+        _log.warning("%s", warning)
     for method in methods:
         mechanism_of(settings, method, plan, clients, secret)
 
@@ -153,6 +152,8 @@ def audit_of_config(config: RunConfig) -> Audit:
         raise ConfigError(f"privacy: there is no claim to audit: {why}")
     if secret is not None:
         check_secret(secret, config.plan, settings)
+    for warning in settings.warnings(clients):
+        _log.warning("%s", warning)
     mechanism = mechanism_of(settings, method, config.plan, clients, secret)
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
     return audit(mechanism, rounds, SystemRandomness(), least=None if secret is None else secret.least)

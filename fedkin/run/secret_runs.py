@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from fedkin.config.plan import Plan
@@ -14,9 +15,13 @@ from fedkin.privacy.private import Private
 from fedkin.privacy.secret_settings import SecretSums
 from fedkin.privacy.secret_sums import Secret
 
+_log = logging.getLogger("fedkin")
+
 
 def check_secret(settings: SecretSums, plan: Plan, privacy: ClientDP | None) -> None:
     """Refuse (ConfigError) settings with which no round has a sum, and those that privacy has of its own.
+
+    A limit with which models would not learn is logged.
 
     Args:
         settings: of the sums.
@@ -29,6 +34,8 @@ def check_secret(settings: SecretSums, plan: Plan, privacy: ClientDP | None) -> 
             "raise run.cohort"
         )
     if privacy is None:
+        for warning in settings.warnings(plan.cohort):
+            _log.warning("%s", warning)
         return
     for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
         if getattr(settings, name) != getattr(SecretSums(), name):

@@ -8,7 +8,7 @@ from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
-from fedkin.core.method import Method
+from fedkin.core.method import Checking, Method
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
@@ -64,6 +64,9 @@ class SimulatedWorlds:
                     f"{place}: {entry['name']} needs clients that keep the samples of earlier steps: set "
                     "shift.history=true (in Python Steps(history=True)), or leave it out"
                 )
+            if isinstance(method, Checking):
+                with error_context(place):
+                    method.check_run(self.spec, self.clients, self.local)
         if plan.patience is not None and self.data.validation is None:
             raise ConfigError(
                 f"run.patience needs a validation split, and {self.data.name} has none: set data.validation=0.1 (in "

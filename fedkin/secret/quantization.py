@@ -75,6 +75,11 @@ class Grid:
         """L / R."""
         return (2 ** (self.bits - 1) - 1) / self.limit
 
+    @property
+    def resolution(self) -> float:
+        """R / L, the step of the grid: numbers of an update are rounded to multiples of it."""
+        return 1 / self.scale
+
     def fits(self) -> bool:
         """Whether the weights of all clients fit into one sum, too."""
         return self.clients * self.cap < 2**31 and self.bits > 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -10,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from rich.console import Console
 
 import fedkin as fk
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.comparison_state import comparison_state
 from fedkin.config import registry
 from fedkin.config import run as configuration
 from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.reporting import comparison_progress, comparison_tables
 from fedkin.reporting.comparison_tables import findings
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
@@ -100,10 +105,11 @@ def test_data_are_made_once_and_a_model_once_a_setting(whole: tuple[Path, Compar
     assert (names.count("digits"), names.count("mclr")) == (1, 2)
 
 
-def test_other_data_are_made_anew(tmp_path: Path, made: list[str]) -> None:
+def test_other_data_are_made_for_the_checks_and_again_for_the_runs(tmp_path: Path, made: list[str]) -> None:
+    """Two data sets are never in memory at once; those of the first setting are checked last, and kept."""
     made.clear()
     compare(tmp_path / "c", "run.rounds=1", grid={"data.classes_per_client": [2, 3]}, seeds=1)
-    assert (made.count("digits"), made.count("mclr")) == (2, 2)
+    assert (made.count("digits"), made.count("mclr")) == (3, 3)
 
 
 def test_more_seeds_compile_no_more(tmp_path: Path) -> None:
@@ -194,13 +200,110 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(tmp_path: Path, caplog: 
     assert "needs the true clusters" in found.failed["cohort 4", "Oracle", 0]
     assert "needs at least 9 clients (clusters = 9), and there are 8" in found.failed["cohort 4", "IFCA, clusters 9", 1]
     assert "run.cohort" in found.failed["cohort 9", "IFCA, clusters 2", 0]
-    assert len(caplog.records) == 10
-    assert any("cohort 4, IFCA, clusters 9, 1: " in record.getMessage() for record in caplog.records)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 5  # one for all seeds of a method in a setting
+    assert all(warning.startswith("left out of the comparison: ") for warning in warnings)
+    assert any(": cohort 4, IFCA, clusters 9: " in warning for warning in warnings)
     kept = {str(p.relative_to(out / "cells")) for p in (out / "cells").glob("*/*/*")}
     assert kept == {"cohort-4/ifca-clusters-2/0", "cohort-4/ifca-clusters-2/1"}
     told = json.loads((out / "summary.json").read_text())
     assert len(told["failed"]) == 10
     assert told["failed"][0]["cell"] == ["cohort 4", "Oracle", 0] and "true clusters" in told["failed"][0]["reason"]
+
+
+@pytest.fixture(scope="module")
+def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[int]]:
+    """FedAvg and Oracle, which needs true clusters that the data do not have; and the rounds that were run."""
+    out = tmp_path_factory.mktemp("refused") / "c"
+    rounds: list[int] = []
+    options = {"methods": ["fedavg", "oracle"], "grid": None, "seeds": 3}
+    found = compare(out, "run.rounds=1", on_round=lambda record: rounds.append(record["round"]), **options)
+    comparison_tables.write(found, out)
+    return out, found, rounds
+
+
+def test_what_a_method_refuses_is_found_before_the_first_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said_at_first: list[str] = []
+
+    def note(record: dict[str, Any]) -> None:
+        if not said_at_first:
+            said_at_first.extend(one.getMessage() for one in caplog.records)
+
+    compare(tmp_path / "c", "run.rounds=1", methods=["fedavg", "oracle"], grid=None, seeds=2, on_round=note)
+    assert len(said_at_first) == 1 == len(caplog.records)
+    assert "left out of the comparison: Oracle: " in said_at_first[0] and "true clusters" in said_at_first[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "words"),
+    [
+        ({"name": "pfedme", "strength": 15}, ["local.lr=0.2"], "diverges at a learning rate of 0.2"),
+        ({"name": "ifca", "clusters": 9}, [], "needs at least 9 clients"),
+        ({"name": "flhc", "clusters": 9}, [], "9"),
+        ({"name": "athena"}, [], "trains a detector"),
+        ({"name": "fedper"}, [], "hidden layers"),
+    ],
+)
+def test_each_kind_of_refusal_is_found_before_the_first_run(
+    method: dict[str, Any], settings: list[str], words: str, tmp_path: Path
+) -> None:
+    """Clients, cohort, model, options, the local work of all."""
+
+    def first_round(record: dict[str, Any]) -> None:
+        raise Stop
+
+    with pytest.raises(ConfigError, match="no cell of the comparison could be run") as refused:
+        compare(tmp_path / "c", *settings, methods={"one": method}, grid=None, seeds=3, on_round=first_round)
+    assert words in str(refused.value)
+
+
+def test_the_reason_stands_in_every_table(one_refused: tuple[Path, Comparison, list[int]]) -> None:
+    out, found, rounds = one_refused
+    assert rounds == [0, 1] * 3
+    assert len(found.not_run) == 1 and found.not_run[0].startswith("Oracle: ")
+    reason = found.failed["", "Oracle", 0]
+    assert "true clusters" in reason
+
+    (row,) = [line for line in (out / "comparison.md").read_text().splitlines() if line.startswith("| Oracle | 0 |")]
+    assert f"| not run: {reason} |" in row
+    assert "fewer than 3 seeds" not in (out / "comparison.md").read_text()
+    (tex,) = [line for line in (out / "comparison.tex").read_text().splitlines() if line.startswith("Oracle & 0 &")]
+    assert r"\multicolumn{7}{l}{not run: " in tex and "true clusters" in tex
+    table = pd.read_csv(out / "comparison.csv")
+    assert table["reason"].tolist()[1] == reason and pd.isna(table["reason"][0])
+    told = json.loads((out / "summary.json").read_text())
+    assert told["table"][1]["reason"] == reason and told["table"][0]["reason"] is None
+    assert reason in fk.report(out).read_text()
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    for shown in comparison_progress.tables(found, console=console):
+        console.print(shown)
+    text = " ".join(console.export_text().split())
+    assert "Oracle: not run: " in text and "true clusters" in text
+
+
+def test_the_reason_is_read_again_and_gone_when_the_method_runs(
+    one_refused: tuple[Path, Comparison, list[int]], tmp_path: Path
+) -> None:
+    out = shutil.copytree(one_refused[0], tmp_path / "c")
+    again = Comparison.load(out)
+    assert again.failed == one_refused[1].failed
+    assert comparison_state(out).problems == []
+    (out / "failed.json").write_text("[1")
+    assert Comparison.load(out).failed == {}
+
+
+def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
+    """Oracle is refused in both settings, and has no rank; IFCA is refused where there are fewer clients than K."""
+    methods = {"fedavg": "fedavg", "oracle": "oracle", "ifca": {"name": "ifca", "clusters": 9}}
+    found = compare(tmp_path / "c", "run.rounds=1", methods=methods, grid={"data.clients": [8, 10]}, seeds=1)
+    why = (
+        "ranks are over 1 of 2 settings: oracle could not be run in any setting; clients 8 has no score of ifca from "
+        "every seed"
+    )
+    assert found.why_ranks_are_missing() == why == found.summary()["ranks_missing"]
+    assert why in findings(found)
+    assert set(found.ranks().average) == {"fedavg", "ifca"}
 
 
 @dataclass(frozen=True)

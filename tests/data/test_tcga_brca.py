@@ -15,7 +15,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError, ModelError
-from fedkin.data.survival import comparable_pairs, followed_up, risk_sets
+from fedkin.data.survival import comparable_pairs, others_at_risk, risk_sets
 from fedkin.data.tcga_brca import REGIONS, SPLIT, TABLE, TCGA
 
 MODULE = sys.modules["fedkin.data.tcga_brca"]  # whose name in the package is the function's
@@ -85,13 +85,68 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
     x, times, died = survival(20)
     x[:, 0] = np.arange(20)
     samples, y = risk_sets(x, times, died, 3, 4, np.random.default_rng(3), "client 0")
-    at_risk = followed_up(times, died)
+    at_risk = others_at_risk(times, died)
     assert len(y) == 4 * at_risk.any(axis=1).sum()
     for sample, label in zip(samples, y, strict=True):
         dead = int(sample[label, 0])
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
     assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()  # not always the same
+
+
+def oracle_case(oracle: Callable[[str], Any], name: str) -> tuple[Any, Any]:
+    (found,) = (one for one in oracle("survival")["cases"] if one["id"] == name)
+    return found["inputs"], found["outputs"]
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(ties: Any, oracle: Callable[[str], Any]) -> None:
+    """Fifteen patients, five of whom have events at the same time. Cross entropy is of risk + log(weight), so Efron's
+    loss comes out with the constant log(1 - k / d): log(1/4 2/4 3/4) for four events at 4, and log(1/2) for two at 7
+    and none for the two at 6, of which one is censored."""
+    inputs, outputs = oracle_case(oracle, f"cox_{ties}")
+    x, times, died = np.array(inputs["x"]), np.array(inputs["time"]), np.array(inputs["event"]) == 1
+    samples, y = risk_sets(x, times, died, 15, 1, np.random.default_rng(0), "client 0", ties)
+    assert len(y) == 9  # ten events, and nobody else was at risk at the last one
+
+    rows = np.arange(len(y))
+    with np.errstate(divide="ignore"):
+        scores = samples[..., :-1] @ np.array(inputs["beta"]) + np.log(samples[..., -1])
+    probability = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    constant = np.log(samples[rows, y, -1]).sum()
+    loss = -np.log(probability[rows, y]).sum() + constant
+    probability[rows, y] -= 1
+    gradient = np.einsum("sm,smd->d", probability, samples[..., :-1])
+
+    assert loss == pytest.approx(outputs["loss"], rel=1e-6)
+    np.testing.assert_allclose(gradient, outputs["gradient"], rtol=1e-5)
+    expected = {"breslow": 0.0, "efron": np.log(1 / 4 * 2 / 4 * 3 / 4) + np.log(1 / 2)}
+    assert constant == pytest.approx(expected[ties], rel=1e-6, abs=1e-9)
+
+
+def test_every_draw_of_tied_deaths_has_each_of_efrons_weights_once() -> None:
+    x, times, died = np.zeros((4, 1)), np.array([1.0, 1.0, 1.0, 2.0]), np.array([True, True, True, False])
+    samples, y = risk_sets(x, times, died, 4, 3, np.random.default_rng(0), "client 0", "efron")
+    own = samples[np.arange(9), y, -1].reshape(3, 3)  # of a death, by draw
+    for weights in (*own, *own.T):
+        np.testing.assert_allclose(sorted(weights), [1 / 3, 2 / 3, 1], rtol=1e-6)
+    assert (samples[..., -1] == 1).sum() >= 9  # the patient who lived longer always counts in full
+
+
+def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[str], Any]) -> None:
+    """They are in each other's risk sets, and in no pair of the C-index."""
+    inputs, outputs = oracle_case(oracle, "c_index")
+    times, died, risk = np.array(inputs["time"]), np.array(inputs["event"]) == 1, np.array(inputs["risk"])
+    samples, y = comparable_pairs(risk[:, None], times, died, 2, np.random.default_rng(0))
+    concordant, discordant, tied = outputs["concordant, discordant, tied risk"]
+    assert len(y) == concordant + discordant + tied
+    first, second = samples[np.arange(len(y)), y, 0], samples[np.arange(len(y)), 1 - y, 0]
+    assert ((first > second).sum(), (first < second).sum()) == (concordant, discordant)
+
+
+def test_unknown_ties_are_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'efron'"):
+        make(ties="efrn")
 
 
 @pytest.mark.parametrize("died", [[False, False], [False, True]])
@@ -131,6 +186,7 @@ def test_flambys_split_and_deaths(real: Path) -> None:
     with_fewer = make(draws=1, at_risk=2)
     assert with_fewer.test.sizes.tolist() == data.test.sizes.tolist() and with_fewer.classes == 2
     assert make(draws=3).train.sizes.tolist() == [3 * size for size in data.train.sizes]
+    assert np.array_equal(make(draws=1, ties="efron").x, data.x)  # no two deaths of a region have the same time
 
 
 def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Path]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import demo_figure
 from tests.docs.code_blocks import ROOT, blocks, language_of, read, run_page, skipped
 
 PAGE = ROOT / "README.md"
@@ -33,3 +34,14 @@ def test_links_lead_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
     missing = [link for link in links if not (ROOT / link).exists()]
     assert links and not missing
+
+
+def test_the_picture_is_what_the_demonstration_draws(tmp_path: Path) -> None:
+    """The same panels, titles, labels and legends; curves may differ in the last digits."""
+    drawn = demo_figure.draw_demo(tmp_path / "run")
+    committed = demo_figure.FILE.read_text()
+    remedy = "draw it again: python -m tests.docs.demo_figure"
+    assert demo_figure.words(committed) == demo_figure.words(drawn), remedy
+    assert demo_figure.panels(committed) == demo_figure.panels(drawn) > 1, remedy
+    title = "FedGroup (K = 3) / FedAvg on digits: 60 clients, 10 a round, seed 0"
+    assert demo_figure.words(committed)[title] == 1

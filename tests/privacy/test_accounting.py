@@ -14,12 +14,14 @@ from fedkin.privacy import accounting
 from fedkin.privacy.accounting import (
     NoisyRounds,
     affordable,
+    by_renyi_bound,
     calibrate,
     check,
     epsilon,
     fixed_cohort_epsilon,
     renyi_epsilon,
 )
+from fedkin.privacy.client_dp import ClientDP
 
 Oracle = Callable[[str], dict[str, Any]]
 LONG = pytest.mark.simulation  # the library composes for up to half a minute: not among the unit tests
@@ -134,6 +136,67 @@ def test_rounds_that_a_budget_allows() -> None:
     assert epsilon(rounds(count), 1e-3) <= 1.0 < epsilon(rounds(count + 1), 1e-3)
     assert affordable(3.0, 1e-3, rounds, 100) == 100
     assert affordable(0.01, 1e-3, rounds, 100) == 0
+
+
+@pytest.mark.parametrize("delta", [1e-14, 1e-15, 1e-20, 1e-100, 1e-300, 5e-324])
+def test_epsilon_of_the_smallest_deltas_is_just_above_the_exact_one(delta: float) -> None:
+    """A distribution of losses in double precision ends at a delta of 1e-15; its Renyi bound does not."""
+    import dp_accounting
+
+    least = max(delta, 1e-300)  # the exact formula ends there
+    exact = dp_accounting.get_epsilon_gaussian(5 / math.sqrt(200), least)
+    found = epsilon(NoisyRounds(1.0, 5.0, 200), delta)
+    assert exact <= found < 1.05 * exact + (5 if delta < least else 0)
+
+
+def test_a_smaller_delta_costs_more_where_the_accountants_change_too() -> None:
+    deltas = [1e-13, 1e-14, 0.999e-14, 1e-15, 1e-16]
+    costs = [epsilon(NoisyRounds(0.05, 1.0, 10), delta) for delta in deltas]
+    assert costs == sorted(costs) and costs[-1] < math.inf
+    assert [by_renyi_bound(NoisyRounds(0.05, 1.0, 10), delta) for delta in deltas] == [False, False, True, True, True]
+
+
+def test_rounds_with_a_cap_have_no_smallest_deltas() -> None:
+    with pytest.raises(ConfigError, match=r"delta = 1e-15: .*1e-14 or more: raise privacy.delta, or leave out privacy"):
+        ClientDP(noise_multiplier=1.0, delta=1e-15, cap=20)
+    assert ClientDP(noise_multiplier=1.0, delta=1e-14, cap=20).cap == 20
+
+
+@pytest.mark.parametrize("target", [51.0, 200.0, 1000.0, 1e6])
+def test_noise_for_an_epsilon_that_protects_nothing_is_that_of_the_renyi_bound(target: float) -> None:
+    z = calibrate(target, 1e-5, lambda z: NoisyRounds(0.05, z, 100))
+    found = NoisyRounds(0.05, z, 100)
+    assert 0.95 * target < epsilon(found, 1e-5) == renyi_epsilon(found, 1e-5) <= target
+    assert epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-5) > target
+
+
+def test_noise_for_an_epsilon_far_below_its_renyi_bound() -> None:
+    """The bound of 1e-3 asks for twice as much noise as the figure: the search must not end at half of it."""
+    z = calibrate(1e-3, 1e-5, lambda z: NoisyRounds(0.05, z, 100))
+    assert epsilon(NoisyRounds(0.05, z, 100), 1e-5) <= 1e-3 < epsilon(NoisyRounds(0.05, z * 0.998, 100), 1e-5)
+
+
+@LONG
+def test_noise_for_an_epsilon_of_rounds_with_a_cap() -> None:
+    def rounds(z: float) -> NoisyRounds:
+        return NoisyRounds(0.1, z, 2, 8, 50)
+
+    z = calibrate(2.0, 1e-3, rounds)
+    assert epsilon(rounds(z), 1e-3) <= 2.0 < epsilon(rounds(z * 0.998), 1e-3)
+    assert z > calibrate(2.0, 1e-3, lambda z: NoisyRounds(0.1, z, 2))
+
+
+def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_the_noise() -> None:
+    capped = NoisyRounds(0.5, 0.1, 10, 30, 50)
+    assert epsilon(capped, 1e-5) == renyi_epsilon(NoisyRounds(1.0, 0.05, 10), 1e-5)
+
+
+def test_worthless_settings_are_named_with_their_cure() -> None:
+    (large,) = ClientDP(epsilon=200.0, delta=1e-5).warnings(100)
+    assert "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
+    (one_client,) = ClientDP(epsilon=2.0, delta=0.01).warnings(100)
+    assert "delta = 0.01 with 100 clients" in one_client
+    assert ClientDP(epsilon=50.0, delta=1e-5).warnings(100) == []
 
 
 def test_accountants_that_contradict_each_other_are_refused() -> None:

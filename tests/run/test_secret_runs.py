@@ -220,7 +220,25 @@ def test_numbers_above_the_limit_are_reported(caplog: pytest.LogCaptureFixture) 
     said = run.summary()["secret"]
     assert said["clipped"] > 0
     assert secret_in_words(said) == f"secret: 3 sums of 24 updates, {said['clipped']} with clipped numbers"
-    assert "have clipped numbers above secret.limit" in caplog.text
+    assert "of 8 clients have clipped numbers above secret.limit = 0.001: raise it" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "parts"),
+    [
+        (1e30, ["secret.limit = 1e+30", "with 8 clients", "multiples of 3.7e+21 (limit / (2^28 - 1))", "limit=8"]),
+        (1e-6, ["secret.limit = 1e-06", "cut to at most 1e-06", "secret.limit=8"]),
+        (8.0, []),
+    ],
+)
+def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
+    limit: float, parts: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    simulate(secret=fk.SecretSums(limit=limit), rounds=1)
+    warnings = [text for text in caplog.messages if text.startswith("secret.limit")]
+    assert len(warnings) == (1 if parts else 0)
+    for part in parts:
+        assert part in warnings[0]
 
 
 def test_what_is_no_sum_is_refused_or_reported() -> None:

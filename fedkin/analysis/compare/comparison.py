@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, reopen
+from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, named, read_failed, reopen
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
@@ -36,7 +36,7 @@ class Comparison:
     Attributes:
         grid: settings, methods and seeds.
         finished: runs, by setting, method and seed.
-        failed: why others could not be run in this process.
+        failed: why others could not be run.
         folder: where it is kept.
     """
 
@@ -74,6 +74,30 @@ class Comparison:
             for i in self.seeds
             if (key := (s, m, i)) not in self.finished
         ]
+
+    @property
+    def not_run(self) -> list[str]:
+        """Which runs could not be run, and why: a line for all seeds of a cell that have the same reason."""
+        lines: list[str] = []
+        for setting in self.settings:
+            for method in self.methods:
+                for reason, seeds in self._reasons(setting, method).items():
+                    some = [] if len(seeds) == len(self.seeds) else seeds
+                    lines.append(named(setting, method, reason, some))
+        return lines
+
+    def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
+        """Why runs of a cell could not be run, and their seeds."""
+        reasons: dict[str, list[int]] = {}
+        for seed in self.seeds:
+            reason = self.failed.get((setting, method, seed))
+            if reason is not None:
+                reasons.setdefault(reason, []).append(seed)
+        return reasons
+
+    def refused(self, setting: str, method: str) -> bool:
+        """Whether a cell has no run, and none of its seeds could be run."""
+        return not self.runs(setting, method) and all((setting, method, seed) in self.failed for seed in self.seeds)
 
     @property
     def by(self) -> str:
@@ -126,7 +150,7 @@ class Comparison:
         attack, the same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
         clusters that have clients at the end (mean) and those configured; rounds to the target (mean over the
         ``reached`` seeds; from round 1 on, because in round 0 methods do different things to find their clusters);
-        bytes and seconds per run."""
+        bytes and seconds per run; where runs could not be run, the ``reason``."""
         return pd.DataFrame([self._row(setting, method) for setting in self.settings for method in self.methods])
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
@@ -152,6 +176,8 @@ class Comparison:
         }
         for name in ("bytes_down", "bytes_up", "seconds"):
             row[name] = float(np.mean([summary[name] for summary in summaries])) if runs else None
+        if self.failed:
+            row["reason"] = "; ".join(self._reasons(setting, method)) or None
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
@@ -182,6 +208,7 @@ class Comparison:
 
     def _pairs(self, setting: str, measure: str) -> pd.DataFrame:
         values, reasons = self._scores_and_reasons(setting, measure)
+        values = {method: scores for method, scores in values.items() if not self.refused(setting, method)}
         log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
         return pairs(values, None, reasons)
 
@@ -197,7 +224,40 @@ class Comparison:
         measure = self.by if measure is None else measure
         check_measure(measure)
         means = {s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings}
-        return rank(pd.DataFrame.from_dict(means, orient="index", columns=list(self.methods)))
+        return rank(pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()))
+
+    def _ranked_methods(self) -> list[str]:
+        """The methods, but those that could not be run in any setting."""
+        return [method for method in self.methods if not all(self.refused(s, method) for s in self.settings)]
+
+    def why_ranks_are_missing(self, measure: str | None = None) -> str | None:
+        """Why methods or settings have no ranks; None where all have them, or where there is one setting.
+
+        Args:
+            measure: as in ``differences``.
+
+        Raises ConfigError for another measure.
+        """
+        if len(self.settings) == 1:
+            return None
+        measure = self.by if measure is None else measure
+        check_measure(measure)
+        ranked = self._ranked_methods()
+        lacking: dict[str, list[str]] = {}
+        for setting in self.settings:
+            scores = self.scores(setting, measure)
+            without = [method for method in ranked if not np.isfinite(scores[method]).all()]
+            if without:
+                lacking[setting] = without
+        unranked = [method for method in self.methods if method not in ranked]
+        parts = [f"{', '.join(unranked)} could not be run in any setting"] if unranked else []
+        parts += [
+            f"{setting} has no score of {', '.join(without)} from every seed" for setting, without in lacking.items()
+        ]
+        if not parts:
+            return None
+        count = len(self.settings) - len(lacking)
+        return f"ranks are over {count} of {len(self.settings)} settings: {'; '.join(parts)}"
 
     def summary(self, measure: str | None = None) -> dict[str, Any]:
         """Tables, differences and ranks as plain JSON values."""
@@ -210,6 +270,7 @@ class Comparison:
             "differences": rows_of(self.differences(measure)),
             "ranks": (ranks := self.ranks(measure)).average,
             "rank_tests": ranks.summary(),
+            "ranks_missing": self.why_ranks_are_missing(measure),
             "missing": [list(key) for key in self.missing],
             "failed": [{"cell": list(key), "reason": reason} for key, reason in self.failed.items()],
         }
@@ -247,8 +308,11 @@ class Comparison:
         """
         folder = Path(path)
         grid = reopen(folder)
-        runs = {cell.key: run for cell in cells_of(grid, folder) if (run := finished_run(cell)) is not None}
-        return cls(grid, runs, {}, folder)
+        cells = list(cells_of(grid, folder))
+        runs = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
+        kept = read_failed(folder)
+        failed = {cell.key: reason for cell in cells if (reason := kept.get(cell.key)) and cell.key not in runs}
+        return cls(grid, runs, failed, folder)
 
 
 def _last_score(run: Run) -> float | None:

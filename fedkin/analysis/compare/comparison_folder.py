@@ -4,6 +4,7 @@ comparison.toml                           the grid, spelled out
 cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
 comparison.csv, .md, .tex                 the table; differences.csv and curves.csv: its data
 summary.json                              the same as JSON
+failed.json                               why runs are missing, where some could not be run
 figure.png, .svg                          accuracy over the rounds
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import tomli_w
 from fedkin.config.comparison_grid import Grid, Setting, Variant, from_description, slug
 from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
@@ -29,9 +30,10 @@ from fedkin.run.run_folder import holds_run
 from fedkin.run.stopping import stop_of_resumed
 
 COMPARISON, CELLS = "comparison.toml", "cells"
+FAILED = "failed.json"
 _WRITTEN = (
     *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
-    *("differences.csv", "curves.csv", "figure.png", "figure.svg", run_folder.SUMMARY, CELLS),
+    *("differences.csv", "curves.csv", "figure.png", "figure.svg", run_folder.SUMMARY, FAILED, CELLS),
 )
 
 
@@ -48,6 +50,11 @@ class Cell:
     def key(self) -> tuple[str, str, int]:
         """Setting, method and seed."""
         return self.setting.label, self.method.label, self.seed
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Setting and method."""
+        return self.setting.label, self.method.label
 
 
 def create(path: Path, grid: Grid) -> list[Path]:
@@ -143,6 +150,48 @@ def finished_run(cell: Cell) -> Run | None:
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
     stopped = run.records and stop_of_resumed(config.plan, run.records, run.final.get("stopped"))
     return run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
+
+
+def named(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
+    """Which runs are missing, and why.
+
+    Args:
+        setting: label; empty where there is only one.
+        method: label.
+        reason: why.
+        seeds: from which the runs are missing; empty: from all.
+    """
+    numbers = ", ".join(map(str, seeds))
+    from_seeds = f"seed{'s' * (len(seeds) > 1)} {numbers}" if seeds else ""
+    return f"{', '.join(part for part in (setting, method, from_seeds) if part)}: {reason}"
+
+
+def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
+    """Write why runs could not be run, for whoever reads the folder later; no file where there are none.
+
+    Args:
+        path: the comparison's folder.
+        failed: reasons by setting, method and seed.
+    """
+    if failed:
+        cells = [{"cell": list(key), "reason": reason} for key, reason in failed.items()]
+        write_atomic(path / FAILED, json.dumps(cells, indent=2) + "\n")
+        return
+    with storage_errors(path):
+        (path / FAILED).unlink(missing_ok=True)
+
+
+def read_failed(path: Path) -> dict[tuple[str, str, int], str]:
+    """Why runs could not be run, by setting, method and seed; empty where the file is missing or damaged.
+
+    Args:
+        path: the comparison's folder.
+    """
+    try:
+        cells = json.loads((path / FAILED).read_text())
+        return {(str(s), str(m), int(i)): str(cell["reason"]) for cell in cells for s, m, i in [cell["cell"]]}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
 def _read(path: Path) -> dict[str, Any]:

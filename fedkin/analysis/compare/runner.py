@@ -5,33 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from fedkin.analysis.compare import comparison_folder
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.compare.comparison_folder import Cell, abandon, cells_of, create, finished_run, reopen_same
+from fedkin.analysis.compare.experiments import Experiments, Observer, reason_of
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.side_by_side import run_side_by_side
-from fedkin.config import registry
 from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
-from fedkin.config.comparison_grid import Grid, Setting
-from fedkin.config.run import RunConfig
-from fedkin.core.errors import CheckpointError, ConfigError, FedkinError, StorageError
-from fedkin.core.records import Record
-from fedkin.run.fingerprint import fingerprint
+from fedkin.config.comparison_grid import Grid
+from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
-from fedkin.run.lifecycle import Digests, Experiment, Methods
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
-from fedkin.run.run_folder import holds_run
-from fedkin.run.simulate import from_config
-from fedkin.run.simulated_worlds import SimulatedWorlds
 
 _log = logging.getLogger("fedkin")
 OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it is finished already
+OnRefused = Callable[[Cell], Any]  # a cell that is left out
 Outcomes = Generator[tuple[Cell, Run | Exception], None, None]
 
 
@@ -90,8 +85,12 @@ def run(
     created: Sequence[Path] | None = None,
     jobs: int | None = None,
     engine: str | None = None,
+    on_refused: OnRefused | None = None,
 ) -> Comparison:
     """Run all cells that are not finished; one that cannot be run, for whatever error, is logged, and the others go on.
+
+    What methods refuse is found before the first run: a method is left out of a setting that it refuses, with one
+    warning for all seeds.
 
     Data and compiled programs are set up once for all methods and seeds of a setting, and kept for the next setting
     where its data are the same.
@@ -104,6 +103,7 @@ def run(
         jobs: how many cells at a time, in processes of one core each.
         engine: where these run.
         created: folders that were created for a new comparison; they are removed where no cell can be run.
+        on_refused: called before the first run with each cell that is left out.
 
     Raises:
         ConfigError: no cell could be run.
@@ -112,14 +112,59 @@ def run(
     check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     cells = list(cells_of(grid, out))
     before = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}
-    runs: dict[Key, Run] = {}
-    failed: dict[Key, str] = {}
-    warnings: list[str] = []
-    if several(jobs, engine):
-        left = [_job(cell, before) for cell in cells if cell.key not in before]
-        outcomes = _at_once(cells, before, on_cell, on_round, run_side_by_side(left, jobs, engine))
+    observer = None if on_round is None else Observer(on_round)
+    parallel = several(jobs, engine)
+    experiments = Experiments(before, None if parallel else observer)
+    failed = _left_out(experiments, cells, before, on_refused)
+    left = [cell for cell in cells if cell.key not in failed]
+    if not left:
+        _end_without_runs(failed, out, created)
+    comparison_folder.keep_failed(out, failed)
+    if parallel:
+        del experiments  # its data are not needed here: each process has its own
+        jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
+        outcomes = _at_once(left, before, on_cell, on_round, run_side_by_side(jobs_left, jobs, engine))
     else:
-        outcomes = _in_turn(cells, before, on_cell, on_round)
+        outcomes = _in_turn(left, before, on_cell, observer, experiments)
+    runs = _collect(outcomes, failed)
+    if not runs:
+        _end_without_runs(failed, out, created)
+    comparison_folder.keep_failed(out, failed)
+    return Comparison(grid, runs, failed, out)
+
+
+def _left_out(
+    experiments: Experiments, cells: Sequence[Cell], before: Mapping[Key, Run], on_refused: OnRefused | None
+) -> dict[Key, str]:
+    """Why runs cannot be made, found before the first one; a warning for each method and setting."""
+    refused = experiments.refusals(cells)
+    failed = {cell.key: refused[cell.pair] for cell in cells if cell.pair in refused and cell.key not in before}
+    if len(failed) == len(cells):  # then the error at the end says it
+        return failed
+    for pair, reason in refused.items():
+        _log.warning("left out of the comparison: %s", comparison_folder.named(*pair, reason=reason))
+    for cell in cells:
+        if on_refused and cell.key in failed:
+            on_refused(cell)
+    return failed
+
+
+def _end_without_runs(failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None) -> NoReturn:
+    """Remove the folder of a new comparison of which no cell can be run, and say why (ConfigError)."""
+    comparison_folder.keep_failed(out, {})
+    if created is not None:
+        abandon(out, created)
+    raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
+
+
+def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
+    """The runs as they end. A failure is added to ``failed``, and logged once for all seeds that have it.
+
+    Raises CheckpointError, StorageError: of a cell's folder.
+    """
+    runs: dict[Key, Run] = {}
+    warnings: list[str] = []
+    logged: set[tuple[str, str, str]] = set()
     with closing(outcomes):  # an error ends the processes now, not when its traceback is forgotten
         for cell, result in outcomes:
             if isinstance(result, Run):
@@ -127,53 +172,34 @@ def run(
             elif isinstance(result, (CheckpointError, StorageError)):
                 raise result
             else:
-                failed[cell.key] = _reason(result)
-                warnings.append(f"{', '.join(str(part) for part in cell.key if part != '')}: {failed[cell.key]}")
+                reason = reason_of(result)
+                failed[cell.key] = reason
+                if (*cell.pair, reason) not in logged:
+                    logged.add((*cell.pair, reason))
+                    warnings.append(comparison_folder.named(*cell.pair, seeds=[cell.seed], reason=reason))
             while runs and warnings:  # where nothing can be run, the error at the end says it once
                 _log.warning("%s", warnings.pop(0))
-    if not runs:
-        if created is not None:
-            abandon(out, created)
-        raise ConfigError(f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}")
-    return Comparison(grid, runs, failed, out)
-
-
-def _reason(error: Exception) -> str:
-    """Why there is no run; of an error that is not the library's, what it is as well."""
-    return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
+    return runs
 
 
 def _in_turn(
-    cells: Sequence[Cell], before: Mapping[Key, Run], on_cell: OnCell | None, on_round: OnRound | None
+    cells: Sequence[Cell],
+    before: Mapping[Key, Run],
+    on_cell: OnCell | None,
+    observer: Observer | None,
+    experiments: Experiments,
 ) -> Outcomes:
     """Every cell's run, or why there is none, one after another in this process."""
-    reusable, observer = _ReusableExperiment(before), None if on_round is None else _Observer(on_round)
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
         try:
-            result: Run | Exception = before.get(cell.key) or reusable.run(cell, observer)
+            result: Run | Exception = before.get(cell.key) or experiments.run(cell)
         except Exception as error:  # a method, model or task of the user's own may raise anything
             if observer is not None and error is observer.error:
                 raise  # no cell's, but the caller's
             result = error
         yield cell, result
-
-
-class _Observer:
-    """A function that is called with every record, and the error that it raised."""
-
-    def __init__(self, on_round: OnRound) -> None:
-        self.on_round = on_round
-        self.error: Exception | None = None
-
-    def __call__(self, record: Record) -> Any:
-        """What the function returns."""
-        try:
-            return self.on_round(record)
-        except Exception as error:
-            self.error = error
-            raise
 
 
 def _at_once(
@@ -210,41 +236,3 @@ def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
         if label == cell.setting.label
     )
     return Job(cell.key, cell.setting.config(cell.method).description(), cell.seed, cell.path, earlier)
-
-
-@dataclass
-class _ReusableExperiment:
-    """The experiment of the last setting, and its data for the next."""
-
-    before: Mapping[Key, Run]  # runs that were finished before
-    setting: Setting | None = None
-    experiment: Experiment[SimulatedWorlds] | None = None
-    digests: Digests = ()
-
-    def run(self, cell: Cell, on_round: OnRound | None) -> Run:
-        """Run one cell, or resume it."""
-        config = cell.setting.config(cell.method)
-        methods: Methods = [(config.method, registry.make(registry.methods(), config.method))]
-        experiment = self._experiment(cell.setting, config, on_round).with_seed(cell.seed)
-        experiment.check(methods)
-        return experiment.side_by_side(methods, self.digests, cell.path, holds_run(cell.path))
-
-    def _experiment(self, setting: Setting, config: RunConfig, on_round: OnRound | None) -> Experiment[SimulatedWorlds]:
-        if self.experiment is None or self.setting is not setting:
-            before, self.experiment = self.experiment, None
-            same = before is not None and before.description["data"] == config.data
-            data = before.worlds.data if before is not None and same else None
-            del before  # else two data sets are in memory at once
-            self.experiment, _ = from_config(config, False, on_round, data)
-            self.setting, self.digests = setting, self.experiment.worlds.digests()
-            self._refuse_other_data(setting)
-        return self.experiment
-
-    def _refuse_other_data(self, setting: Setting) -> None:
-        """Refuse data that have changed since some runs of this setting were finished."""
-        for (label, *_), run in self.before.items():
-            if label == setting.label and fingerprint(run.config, *self.digests) != run.fingerprint:
-                raise CheckpointError(
-                    f"{run.folder} was run on other data, or with another model or version of JAX, than its "
-                    "others would be now; start the comparison anew in another folder"
-                )

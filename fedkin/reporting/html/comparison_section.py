@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.tables import rows_of
-from fedkin.reporting.comparison_tables import PLACES, best_rows, cells, findings, heads, table_notes
+from fedkin.reporting.comparison_tables import PLACES, best_rows, findings, heads, table_notes, texts
 from fedkin.reporting.html.json_values import Json
 
 _NAMES = {
@@ -47,7 +47,7 @@ def _methods(comparison: Comparison, by: str) -> Json:
         "heading": "Comparison",
         "heads": [*first, *heads(comparison)],
         "rows": [
-            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *cells(row)] for row, _ in rows
+            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *texts(row)] for row, _ in rows
         ],
         "bold": [[place, column] for place, (row, best) in enumerate(rows) if row["method"] in best],
         "notes": table_notes(comparison, by),

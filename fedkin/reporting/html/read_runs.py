@@ -138,7 +138,9 @@ def _read_comparison(path: Path) -> ReportInput:
         notes += remarks
         if run is not None:
             (finished if complete else incomplete)[cell.key] = run
-    return _of_comparison(Comparison(grid, finished, {}, path), path, incomplete, notes)
+    known = comparison_folder.read_failed(path)
+    failed = {key: reason for key, reason in known.items() if key not in finished}
+    return _of_comparison(Comparison(grid, finished, failed, path), path, incomplete, notes)
 
 
 class _CellRun(NamedTuple):
