@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core import progress as _progress
-from fedkin.core import renamed, suggestions
+from fedkin.core import suggestions
 
 if TYPE_CHECKING:
     from fedkin import data as data
@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from fedkin.tracking.tracker import Tracker as Tracker
 
 __version__ = "0.2.0"
-renamed.install()
 
 
 def _display(rounds: int) -> Any:
@@ -288,8 +287,6 @@ def __getattr__(name: str) -> Any:
     """A public name, from where it lives."""
     if name in _MODULES:
         return importlib.import_module(f"fedkin.{name}")
-    if name in renamed.PUBLIC_NAMES:
-        raise AttributeError(f"fedkin.{name} of version 0.1 is fedkin.{renamed.PUBLIC_NAMES[name]} now")
     if name not in _HOME:
         raise suggestions.no_attribute("fedkin", name, __all__)
     value = globals()[name] = suggestions.suggesting(importlib.import_module(_HOME[name]), name)

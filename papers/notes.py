@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TypeVar
 
-from fedkin.config.renamed import unknown
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from papers.catalogue import Paper, Table
 from papers.note_numbers import NUMBERS, Numbers
 from papers.number_text import NOT_RUN

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedkin.config.renamed import unknown
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from papers import findings
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results

@@ -36,11 +36,10 @@ from fedkin.config.comparison_grid import Grid, Setting
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
-from fedkin.config.renamed import unknown
 from fedkin.config.run import demo_for, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
 from fedkin.config.shared_options import carry_over
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import Method
 
 _log = logging.getLogger("fedkin")

@@ -14,8 +14,7 @@ import numpy as np
 
 from fedkin.config.loader import parse_value
 from fedkin.config.option_registry import OPTIONS
-from fedkin.config.renamed import unknown
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 
 _log = logging.getLogger("fedkin")
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import own_methods
-from fedkin.config.renamed import RENAMED, unknown
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 
 MEASURES = {  # what methods are compared by, and where a run's summary has it
     "final": "final_accuracy",
@@ -87,7 +86,7 @@ class Grid:
 
 
 def from_description(described: dict[str, Any], path: Path) -> Grid:
-    """The grid that comparison.toml describes; one of version 0.1 may have an old name of the measure.
+    """The grid that comparison.toml describes.
 
     Raises ConfigError where ``path`` describes none.
     """
@@ -95,8 +94,7 @@ def from_description(described: dict[str, Any], path: Path) -> Grid:
         settings = [Setting(s["label"], {k: v for k, v in s.items() if k != "label"}) for s in described["settings"]]
         methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
         seeds = tuple(int(seed) for seed in described["seeds"])
-        by = described["by"]
-        return Grid(tuple(settings), tuple(methods), seeds, RENAMED.get(("measure", by)) or by)
+        return Grid(tuple(settings), tuple(methods), seeds, described["by"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: is not the description of a comparison: {error}") from error
 

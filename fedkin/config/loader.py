@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedkin.config.registry import Registry, resolve
-from fedkin.config.renamed import unknown
 from fedkin.config.schema import DEFAULT, Place, Values, validate
-from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.errors import ConfigError, FedkinError, unknown
 
 S = TypeVar("S")
 

@@ -11,9 +11,8 @@ from functools import cache, wraps
 from typing import Any
 
 from fedkin.config import own_methods
-from fedkin.config.renamed import unknown
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
-from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]

@@ -15,8 +15,7 @@ import numpy as np
 import pydantic.dataclasses
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
-from fedkin.config.renamed import RENAMED, unknown
-from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.names import is_name
 
 Values = dict[str, Any]
@@ -144,8 +143,6 @@ def _message(error: ValidationError, place: Place) -> str:
     key = str(first["loc"][0])
     if first["type"] == "missing":
         return f"{place(key)}: is required"
-    if first["type"] == "literal_error" and repr(replacement := RENAMED.get(("value", str(value)))) in words:
-        words = f"was renamed; use {replacement!r}"
     for bare in ("greater", "less"):
         words = words.replace(f"expected {bare}", f"expected a value {bare}")
     return f"{place(key)}: {words}, got {shortened(value)}"

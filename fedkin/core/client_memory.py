@@ -139,16 +139,6 @@ class ClientMemory:
         self._kept = {name: arrays[_PREFIX + name + _STATE].copy() for name in names}
 
 
-def translate_layout_3(memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The memory of a checkpoint of layout 3, whose clients kept label counts only, all of them."""
-    arrays = dict(memory)
-    for name in ("noted_labels", "samples_at_first"):
-        if name in arrays:
-            arrays[_PREFIX + name] = arrays.pop(name)
-            arrays[_PREFIX + name + _STATE] = np.full(len(arrays[_PREFIX + name]), _RUN, np.int8)
-    return arrays
-
-
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
     """Whether a shape has these axes, and the size of those that are numbers."""
     return len(axes) == len(shape) and all(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedkin.core.client_memory import translate_layout_3
 from fedkin.core.codec import content_digest, decode, encode
 from fedkin.core.compact import compact, expand
 from fedkin.core.errors import CheckpointError, MethodError
@@ -23,12 +22,10 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.run import version_0_1
 from fedkin.run.method_options import OPTION_ARRAYS, with_options
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
-_LAYOUT_3 = "3"  # before clients' memory had names of its own; is translated
 _BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
@@ -119,13 +116,11 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
         clients: N.
         parameters: P.
 
-    Raises CheckpointError if it belongs to another run or to version 0.1, or if all are damaged.
+    Raises CheckpointError if it belongs to another run, or if all are damaged.
     """
     if not any_in(folder):
         return None
     stored = _newest(folder)
-    if stored.layout == version_0_1.CHECKPOINT_LAYOUT:
-        raise CheckpointError(version_0_1.resume_refusal(folder.parent))
     if stored.run != run:
         raise CheckpointError(
             f"{folder} belongs to another run: configuration, data or model differ from those it was written with "
@@ -155,7 +150,6 @@ class _Stored(NamedTuple):
 
     checkpoint: Checkpoint
     run: str  # fingerprint
-    layout: str
 
 
 def _newest(folder: Path) -> _Stored:
@@ -206,7 +200,7 @@ def _read(path: Path) -> _Stored:
     try:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
-        if layout not in (LAYOUT, _LAYOUT_COMPACT, _LAYOUT_3, version_0_1.CHECKPOINT_LAYOUT):
+        if layout not in (LAYOUT, _LAYOUT_COMPACT):
             raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
         whole = header.pop("digest") == content_digest(header, arrays)
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
@@ -216,16 +210,12 @@ def _read(path: Path) -> _Stored:
         raise _DamageError("its content is not what was written")
     best = _best(header.get("best"), _taken(arrays, _BEST))
     memory = _taken(arrays, _MEMORY)
-    if layout == version_0_1.CHECKPOINT_LAYOUT:
-        memory = version_0_1.translate_memory(memory)
-    if layout not in (LAYOUT, _LAYOUT_COMPACT):
-        memory = translate_layout_3(memory)
     state = _state(header["state"], arrays)
     counted, measured = (header["down"], header["up"]), header.get("measured", ({}, {}))
     whole = Checkpoint(header["round"], state, *counted, header["seconds"], memory, *measured)
     more = {"stopped": header.get("stopped"), "records": header.get("records", {})}
     checkpoint = replace(whole, best=best, **more)
-    return _Stored(checkpoint, header["run"], layout)
+    return _Stored(checkpoint, header["run"])
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

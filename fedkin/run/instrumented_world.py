@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
-from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
 from fedkin.core.world import LateReply, World, late_replies
@@ -39,11 +37,6 @@ class InstrumentedWorld:
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
         return self.world.true_clusters
-
-    if not TYPE_CHECKING:  # which must still see what is not there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name)
 
     def begin(self, stream: Stream) -> None:
         """Forget the round before, and let the world begin this one."""

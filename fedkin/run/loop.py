@@ -24,7 +24,7 @@ from fedkin.run.final_scores import accuracy_all_clients, best_record, final_rec
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.ledger_record import ledger_record
-from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
+from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
@@ -87,7 +87,6 @@ def run(
 
     Raises:
         ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
-        MethodError: a method or a state with a former name.
         CheckpointError, StorageError: from the folder.
     """
     check_plan(plan, method, world.total_clients)
@@ -108,7 +107,6 @@ def run(
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
-        check_names(run_state.state)
         instrumented.observations.training = None  # what finds the clusters is not a round's training
         for remark in method.remarks(run_state.state) if isinstance(method, Remarking) else ():
             _log.warning("%s: %s", name, remark)

@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from fedkin.config.plan import Plan
-from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
-from fedkin.core.method import Method, State
+from fedkin.core.method import Method
 from fedkin.core.requirements import count_and_cure, requirements_of
-
-# Former names that methods and states may still have, which nobody would read any more, and what is to be done
-_FORMER = {
-    "served": "is now called models_for; rename it",
-    "becomes": "is now called aggregated_into; rename it",
-    "set_aside": "is now called excluded; rename it",
-    "needs_truth": "is now declared: let requirements() return Requirements(true_clusters=True)",
-    "needs_true_clusters": "is now declared: let requirements() return Requirements(true_clusters=True)",
-    "splits_cohort": "is now declared: let requirements() return Requirements(cohort=self.clusters)",
-}
-
-
-def check_names(method_or_state: Method | State) -> None:
-    """Refuse a user's method or state with a former name (MethodError): it would silently do nothing."""
-    for former, cure in _FORMER.items():
-        if hasattr(method_or_state, former):
-            raise MethodError(f"{type(method_or_state).__name__}.{former} {cure}")
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
@@ -35,9 +18,8 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
         clients: how many there are.
         where: the method's place in the configuration, for the message.
 
-    Raises ConfigError; MethodError for a former name.
+    Raises ConfigError.
     """
-    check_names(method)
     for name in ("patience", "until"):
         if getattr(plan, name) is not None and not plan.evaluate_every:
             raise ConfigError(f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1")

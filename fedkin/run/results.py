@@ -17,7 +17,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import write_atomic
-from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder, version_0_1
+from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, migrations_table
@@ -243,7 +243,7 @@ class Run(ModelAccess):
         if not (source / SUMMARY).exists():
             raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
         try:
-            clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
+            clients = pd.read_parquet(source / CLIENTS)
         except Exception as error:  # a damaged file makes its reader raise whatever it may
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config["method"]["name"])

@@ -36,7 +36,7 @@ from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
 from fedkin.core.world import World
 from fedkin.privacy.journal import JOURNAL, RELEASE, SECRET_SUMS
-from fedkin.run import checkpoint, integrity, version_0_1
+from fedkin.run import checkpoint, integrity
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.data_place import place_of_data
 from fedkin.run.fingerprint import determining_part, environment, environment_changes, first_difference
@@ -265,11 +265,10 @@ def read_records(path: Path, name: str = METRICS) -> list[Record]:
 
     Raises CheckpointError for a damaged line.
     """
-    file = version_0_1.migrations_file(path, name) if name == MIGRATIONS else path / name
     try:
-        return [version_0_1.translate_record(json.loads(line)) for line in complete_lines(file)]
+        return [json.loads(line) for line in complete_lines(path / name)]
     except ValueError as error:
-        raise CheckpointError(f"{file} is damaged: {error}") from error
+        raise CheckpointError(f"{path / name} is damaged: {error}") from error
 
 
 def discard(path: Path, created: Sequence[Path]) -> None:

@@ -7,7 +7,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from fedkin.core.client_memory import translate_layout_3
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
@@ -51,7 +50,7 @@ class NodeMemory:
         self._replies = {name: array for name, array in stored.items() if name.startswith(_REPLY)}
         if stored:
             own = {name: array for name, array in stored.items() if not name.startswith((_KEPT, _REPLY))}
-            world.recall(translate_layout_3(own))
+            world.recall(own)
         self._changes, self._new = world.memory_changes, False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -33,7 +33,6 @@ from fedkin.server.task_messages import Known, array_digest, encode_task, kept_f
 
 _log = logging.getLogger("fedkin")
 _RUN, _NORMS, _START, _PENDING, _FORGETFUL = "run", "typical_norms", "start", "pending/", "forgetful"  # in a checkpoint
-_FORMER = "pending_"  # in front of what waits for clients, in checkpoints of layout 3
 
 
 class RemoteWorld:
@@ -147,14 +146,13 @@ class RemoteWorld:
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
         self.membership.registry.recall(memory)
-        memory = _translate_layout_3(memory)
         names = [name for name in memory if name.startswith(_PENDING)]
         self._client.pending = {name.removeprefix(_PENDING): memory[name].copy() for name in names}
         self._client.run = memory[_RUN].tobytes().decode()
         self._norm_filter.typical = json.loads(memory[_NORMS].tobytes())
         self._forgetful = memory.get(_FORGETFUL, np.zeros(self.total_clients, bool)).copy()
         start: list[Any] = json.loads(memory[_START].tobytes())
-        *stream, digest = start or [""]  # of layout 3, where none was made yet
+        *stream, digest = start
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
@@ -217,9 +215,3 @@ class RemoteWorld:
     def _sizes(self) -> dict[str, int]:
         """Sizes by name, of the model and the samples, which every side knows."""
         return {"P": self.spec.parameters, "C": self.membership.classes, **self.membership.own.sizes()}
-
-
-def _translate_layout_3(memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A server's memory in a checkpoint of layout 3, which had one kind of news for clients."""
-    former = {name: name.removeprefix(_FORMER).removesuffix("s") for name in memory if name.startswith(_FORMER)}
-    return memory | {_PENDING + kind: memory[name] for name, kind in former.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,7 +14,6 @@ from fedkin.core.client import ClientRows
 from fedkin.core.client_memory import LIMIT, ClientMemory
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
-from fedkin.core.renamed import refuse_attribute
 from fedkin.core.replies import Reply, ReplyBuilder, mean_vector
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
@@ -93,11 +92,6 @@ class SimulatedWorld:
         self._files = {} if data.packed else mapped_files(arrays)  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # by which a real site's clients sign
-
-    if not TYPE_CHECKING:  # which must still see what is not there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name)
 
     @property
     def update_memory(self) -> int:

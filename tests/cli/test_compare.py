@@ -197,7 +197,6 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
         (["--grid", "local.lr=0.1", "--grid", "local.lr=0.2"], ["local.lr", "twice"]),
         (["--seeds", "0"], ["--seeds", "0"]),
         (["--by", "fianl"], ["unknown measure", "did you mean 'final'"]),
-        (["--by", "worst"], ["measure 'worst' was renamed; use 'bottom'"]),
         (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
         (["compare.sedes=3"], ["error: compare.sedes", "did you mean 'seeds'"]),
         (["nothere.toml"], ["nothere.toml", "no such file"]),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedkin.config.comparison import load
-from fedkin.config.comparison_grid import check_measure, from_description, slug
+from fedkin.config.comparison_grid import from_description, slug
 from fedkin.core.errors import ConfigError
 
 
@@ -22,12 +22,6 @@ def test_labels_in_any_script_and_of_any_length_have_folders_of_their_own() -> N
 )
 def test_a_label_as_a_folder_stays_inside(label: str, name: str) -> None:
     assert slug(label) == name
-
-
-def test_a_comparison_of_version_0_1_has_an_old_name_of_its_measure() -> None:
-    assert from_description({**load(None).description(), "by": "worst"}, Path("c.toml")).by == "bottom"
-    with pytest.raises(ConfigError, match="measure 'worst' was renamed; use 'bottom'"):
-        check_measure("worst")
 
 
 @pytest.mark.parametrize(

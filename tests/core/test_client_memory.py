@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.client_memory import ClientMemory, OwnMemory, translate_layout_3
+from fedkin.core.client_memory import ClientMemory, OwnMemory
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 
@@ -265,27 +265,3 @@ def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
     assert not arrays.keys() & others.keys() and all(name.startswith("clients/") for name in arrays)
     other.restore(arrays)
     assert other.arrays().keys() == arrays.keys()
-
-
-# --- checkpoints of layout 3
-
-
-def test_the_memory_of_layout_3_is_that_of_all_clients() -> None:
-    """It had label counts only, of everybody."""
-    noted, first = np.arange(10, dtype=np.int32).reshape(5, 2), np.array([9, 8, 7, 6, 5])
-    before = {"noted_labels": noted, "samples_at_first": first, "cluster_metrics_assignment": np.zeros(5)}
-    arrays = translate_layout_3(before)
-    assert set(before) == {"noted_labels", "samples_at_first", "cluster_metrics_assignment"}, "it is not changed"
-    assert "noted_labels" not in arrays and "cluster_metrics_assignment" in arrays
-    kept, every = memory(), np.arange(5)
-    kept.restore(arrays)
-    assert kept.has("noted_labels", every).all() and kept.has("samples_at_first", every).all()
-    np.testing.assert_array_equal(kept.read("noted_labels", every, np.zeros((5, 2), np.int32)), noted)
-    np.testing.assert_array_equal(kept.read("samples_at_first", every, np.zeros(5, np.int64)), first)
-    kept.forget(every, "assignment")
-    assert kept.has("noted_labels", every).all(), "it lasts for the run"
-
-
-def test_memory_of_layout_3_without_label_counts_stays_as_it_is() -> None:
-    before = {"registry": np.zeros(3)}
-    assert translate_layout_3(before) == before

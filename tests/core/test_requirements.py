@@ -15,7 +15,7 @@ from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.requirements import Requirements, count_and_cure, requirements_of
 from fedkin.methods import METHODS
-from fedkin.run.method_checks import check_model, check_names, check_plan, plan_warnings
+from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.tasks.shift import Shifted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -276,24 +276,12 @@ def test_where_a_method_runs(name: str) -> None:
     assert all("run it with fedkin " in text and "or take " in text for text in refusals)
 
 
-def test_declarations_of_former_versions_are_refused() -> None:
-    @dataclass(frozen=True)
-    class Splitting(fk.FedAvg):
-        splits_cohort: bool = True
-
-    with pytest.raises(MethodError, match=r"Splitting\.splits_cohort is now declared: .*Requirements\(cohort="):
-        check_names(Splitting())
-
-
 # --- one place that looks
 
 
 def probes(path: Path) -> list[str]:
-    """Calls of getattr and hasattr on a method, but for ``check_names``, which looks for names that nobody reads."""
-    tree = ast.parse(path.read_text())
-    former = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "check_names"), None)
-    allowed = set(ast.walk(former)) if former else set()
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node not in allowed]
+    """Calls of getattr and hasattr on a method."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     named = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("getattr", "hasattr") and c.args]
     return [f"{path.relative_to(ROOT)}:{c.lineno}" for c in named if "method" in ast.unparse(c.args[0])]
 

@@ -20,10 +20,9 @@ import pytest
 import fedkin.tasks
 
 ROOT = Path(__file__).resolve().parents[2] / "fedkin"
-FORMER = "core/renamed.py"  # runs nothing: what is written now in place of former names, tasks among them
 CORE = [one.relative_to(ROOT).as_posix() for one in sorted((ROOT / "core").glob("*.py"))]
 GENERIC = [
-    *(path for path in CORE if path != FORMER),
+    *CORE,
     "simulation/engine.py",
     "simulation/fake_world.py",
     "run/instrumented_world.py",
@@ -117,7 +116,7 @@ def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
 
 def test_other_files_do() -> None:
     """Those of the tasks themselves, of methods, and of the observations of a round."""
-    for path in ("tasks/losses.py", "methods/ifca.py", "run/observations.py", FORMER):
+    for path in ("tasks/losses.py", "methods/ifca.py", "run/observations.py"):
         assert named_tasks((ROOT / path).read_text()), path
 
 

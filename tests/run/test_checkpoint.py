@@ -152,24 +152,6 @@ def rewritten(path: Path, **changes: Any) -> None:
     path.write_bytes(encode(header | {"digest": content_digest(header, arrays)}, arrays))
 
 
-def test_clients_memory_of_the_layout_before_is_translated(tmp_path: Path) -> None:
-    labels = np.arange(8).reshape(4, 2)
-    for layout, name in (("3", "cluster_metrics_assignment"), ("2", "watch_assignment")):
-        memory = {"noted_labels": labels, name: np.arange(4)}
-        path = checkpoint.save(tmp_path / layout, replace(kept(3), memory=memory), "run")
-        rewritten(path, layout=layout)
-        found, _ = checkpoint.newest(tmp_path / layout)
-        assert found.memory.keys() == {
-            *("clients/noted_labels", "clients/noted_labels.kept", "cluster_metrics_assignment")
-        }
-        np.testing.assert_array_equal(found.memory["clients/noted_labels"], labels)
-        np.testing.assert_array_equal(found.memory["clients/noted_labels.kept"], np.ones(4))
-        np.testing.assert_array_equal(found.memory["cluster_metrics_assignment"], np.arange(4))
-    assert checkpoint.load(tmp_path / "3", "run", 4, 3) is not None
-    with pytest.raises(CheckpointError, match=r"holds a run of fedkin 0\.1.* can be read .*and not resumed"):
-        checkpoint.load(tmp_path / "2", "run", 4, 3)
-
-
 def test_a_state_of_a_method_that_is_not_imported_is_named(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, kept(3), "run")
     rewritten(path, state="mine.methods.MyState")

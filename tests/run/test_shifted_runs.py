@@ -14,12 +14,10 @@ from safetensors.numpy import load_file
 
 import fedkin as fk
 from fedkin.config.run import from_dict
-from fedkin.core.codec import content_digest, decode, encode
 from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
-from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.drift import Relabel
@@ -100,37 +98,6 @@ def test_a_run_that_goes_on_ends_with_the_same_bytes(
     assert again.records == run.records
     figures = [{k: v for k, v in r.summary().items() if "second" not in k} for r in (again, run)]
     assert json.dumps(figures[0]) == json.dumps(figures[1])
-
-
-def as_layout_3(folder: Path) -> None:
-    """Write the checkpoints of a run as that layout had them: label counts under their bare names."""
-    for path in folder.glob("checkpoints/*.safetensors"):
-        content = decode(path.read_bytes())
-        arrays = {n.replace("memory/clients/", "memory/"): a for n, a in content.arrays.items() if ".kept" not in n}
-        assert {"memory/noted_labels", "memory/samples_at_first"} <= arrays.keys()
-        header = {k: v for k, v in content.header.items() if k != "digest"} | {"layout": "3"}
-        path.write_bytes(encode(header | {"digest": content_digest(header, arrays)}, arrays))
-
-
-@pytest.mark.parametrize("die_at", [4, 5])
-def test_a_run_goes_on_from_a_checkpoint_of_layout_3(
-    tiny: FederatedData, whole: tuple[Run, Path], tmp_path: Path, die_at: int
-) -> None:
-    """With the same memory: clients notice the same shifts, and the end has the same bits."""
-    run, there = whole
-    with pytest.raises(Killed):
-        go(tiny, tmp_path / "run", die_at)
-    stored = checkpoint.newest(tmp_path / "run" / "checkpoints")[0].memory
-    as_layout_3(tmp_path / "run")
-    translated = checkpoint.newest(tmp_path / "run" / "checkpoints")[0].memory
-    assert translated.keys() == stored.keys()
-    assert (translated["clients/noted_labels.kept"] == 1).all()
-    again = go(tiny, tmp_path / "run", resume=True)
-    assert again.records == run.records and sum(column(run, "shifts_detected")[die_at:]) > 0
-    ours, theirs = (checkpoint.newest(folder / "checkpoints")[0] for folder in (tmp_path / "run", there))
-    assert ours.state.models.tobytes() == theirs.state.models.tobytes()
-    for name in ("clients/noted_labels", "clients/samples_at_first"):
-        np.testing.assert_array_equal(ours.memory[name], theirs.memory[name])
 
 
 def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, Path]) -> None:

@@ -19,7 +19,7 @@ from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.transport import Reply as NodeReply
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.personal import Personal, body_of
-from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import Train
 from tests.server.memory_transport import MemoryTransport
 from tests.server.memory_transport import Station as Site
@@ -279,26 +279,3 @@ def test_a_disk_that_went_back_to_a_backup_is_sent_again_what_it_had_to_keep(lay
     assert (federation.both(FirstKept(two)).first == 2).all()
     sent = [["numbers" in station.requests[-1].arrays for station in federation.engine.stations.values()]]
     assert sent == [[True] + [False] * (len(federation.nodes) - 1)]
-
-
-# --- checkpoints of layout 3
-
-
-@pytest.mark.parametrize("start", [True, False])
-def test_a_server_resumes_from_a_checkpoint_of_layout_3(start: bool) -> None:
-    federation = Federation("lone")
-    first = federation.far.initial(Stream(3, 0, "init")) if start else None
-    federation.both(Note(), EVERYONE[:2])
-    former = federation.far.memory()
-    former["pending_notes"] = former.pop("pending/note")
-    assert former.pop("forgetful").shape == (6,)
-    if first is None:  # as it was stored then
-        former["start"] = np.frombuffer(b"null", np.uint8).copy()
-    federation.resume(former, 2)
-    assert federation.far.memory().keys() == {*former} - {"pending_notes"} | {"pending/note", "forgetful"}
-    federation.far.run(Classes(), EVERYONE)
-    notes = [station.requests[-1].arrays.get("note") is not None for station in federation.engine.stations.values()]
-    assert notes == [True, True, False, False, False, False]
-    assert federation.far.run(CountInCluster(), EVERYONE).count.tolist() == [1] * 6
-    federation.far.reassigned(EVERYONE[:1])
-    assert federation.far.run(CountInCluster(), EVERYONE).count.tolist() == [1, 2, 2, 2, 2, 2]

@@ -18,7 +18,7 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
-from fedkin.run import checkpoint, integrity, run_folder, version_0_1
+from fedkin.run import checkpoint, integrity, run_folder
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
@@ -141,7 +141,6 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
     for line in complete_lines(path / run_folder.METRICS):
         try:
             record = json.loads(line)
-            record = version_0_1.translate_record(record) if isinstance(record, dict) else None
         except ValueError:
             record = None
         if not isinstance(record, dict) or record.get("round") != len(records) or not plausible(record):
@@ -184,7 +183,7 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
 
 def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
     migrations: list[Migrations] = []
-    for number, line in enumerate(complete_lines(version_0_1.migrations_file(path, run_folder.MIGRATIONS)), 1):
+    for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
         try:
             one = json.loads(line)
             if migrants(one)[0].min(initial=0) < 0 or int(one["round"]) < 0:
@@ -233,7 +232,7 @@ def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path / run_folder.CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
+        return pd.read_parquet(path / run_folder.CLIENTS)
     except Exception as error:  # a damaged file makes its reader raise whatever it may
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")

@@ -19,7 +19,6 @@ from fedkin.config.schema import error_context, toml_values
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.layout import ModelSpec
-from fedkin.core.renamed import new_place
 from fedkin.core.requirements import count_and_cure, requirements_of
 from fedkin.run import checkpoint
 from fedkin.run.fingerprint import fingerprint
@@ -211,12 +210,6 @@ def _app(folder: Path) -> str:
         raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
     if Path(config).resolve() != own.resolve():
         raise ConfigError(f"{path}: config is {config!r}, and the file here is {own}; was the folder moved?")
-    for component in app.get("components", {}).values():
-        if place := new_place(str(component).partition(":")[0].removeprefix("fedkin.")):
-            raise ConfigError(
-                f"{path}: {component} is of version 0.1; what it held is in fedkin.{place} now: remove the file, and "
-                "fedkin deploy init writes a new one"
-            )
     return config
 
 

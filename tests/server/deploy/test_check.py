@@ -196,11 +196,6 @@ def test_a_method_that_no_server_can_run(fed: Path, name: str, words: str) -> No
     assert_only_failed(server(fed), "server.toml", words)
 
 
-def test_an_app_of_version_0_1(fed: Path) -> None:
-    exclude(fed / "app/pyproject.toml", "fedkin.server.deploy.server_app", "fedkin.experiment.deploy.server_app")
-    assert_only_failed(server(fed), "app/pyproject.toml", "is in fedkin.server.deploy.server_app now", "deploy init")
-
-
 def test_a_folder_that_was_moved(fed: Path) -> None:
     moved = Path(shutil.move(fed, fed.parent / "moved"))
     found = server(moved)

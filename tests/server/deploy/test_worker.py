@@ -274,6 +274,6 @@ def test_a_process_for_a_message_imports_nothing_heavy() -> None:
         "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    light = "core core.progress core.records core.renamed server server.deploy server.deploy.ask_worker server.parts"
+    light = "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
     light += " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors core.suggestions"
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}
