@@ -125,10 +125,18 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
     values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == DEFAULT)}
+    values = {key: _text_of_number(value, known[key].annotation) for key, value in values.items()}
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         raise ConfigError(_message(error, place)) from None
+
+
+def _text_of_number(value: Any, annotation: Any) -> Any:
+    """A whole number as text, where text is expected: 1 is the name of a column "1"."""
+    kinds = set(typing.get_args(annotation)) or {annotation}
+    expects_text = str in kinds and kinds <= {str, int, type(None)}
+    return str(value) if expects_text and type(value) is int else value
 
 
 def _message(error: ValidationError, place: Place) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.errors import StorageError
+from fedkin.core.errors import ConfigError, StorageError
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # pathlib makes one slash of two
 
 
 class FileSystem:
@@ -54,6 +57,26 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
         raise StorageError(f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}") from error
 
 
+def user_path(path: str | Path) -> Path:
+    """A path that a user has given, with ``~`` as the home folder.
+
+    Raises ConfigError for an address, such as https://example.org/t.csv.
+    """
+    text = os.fspath(path)
+    address = _ADDRESS.match(text)
+    if address is None:
+        return Path(os.path.expanduser(text))
+    scheme, rest = address.groups()
+    cure = f"name the path alone: /{rest}" if scheme == "file" else "download it first, and name the file"
+    raise ConfigError(f"{scheme}://{rest}: expected a path on this machine, got an address; {cure}")
+
+
+def toml_text(path: Path) -> str:
+    """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that are not UTF-8 are
+    read back as ``write_atomic`` writes them."""
+    return path.read_bytes().decode("utf-8-sig", "surrogateescape")
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Put a whole file in place, or leave what was there.
 
@@ -66,7 +89,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     with storage_errors(path):
         try:
             with file_system.open(part, "wb") as file:
-                _write(file, content.encode() if isinstance(content, str) else content)
+                _write(file, content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
             file_system.sync(part)
             file_system.replace(part, path)
         except OSError:
@@ -86,7 +109,7 @@ def append_line(path: Path, line: str) -> None:
     with storage_errors(path), file_system.open(path, "ab") as file:
         end = file.tell()
         try:
-            _write(file, f"{line}\n".encode())
+            _write(file, f"{line}\n".encode("utf-8", "surrogateescape"))
         except OSError:
             file.truncate(end)
             raise

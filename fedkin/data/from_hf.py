@@ -13,6 +13,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.from_arrays import own_columns
 from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
+from fedkin.data.tables import without_row_numbers
 
 _FIRST_ROWS = 1024  # that show what a column has
 
@@ -78,8 +79,11 @@ def from_hf(
     owners = None
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
-    columns = [column for column in dataset.column_names if column not in (label, by)]
-    columns = columns if features is None else [features] if isinstance(features, str) else list(features)
+    if features is None:
+        candidates = [column for column in dataset.column_names if column not in (label, by)]
+        columns = without_row_numbers(candidates, name)
+    else:
+        columns = [features] if isinstance(features, str) else list(features)
     for column in (label, *([by] if isinstance(by, str) else []), *columns):
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
