@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,7 +107,7 @@ def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None,
     if interruption:
         from fedkin.run.interruption import exit_status
 
-        print(f"interrupted; go on with: {command()} compare --resume {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"interrupted; go on with: {command('compare', '--resume', folder)}", file=sys.stderr)
         raise typer.Exit(exit_status(interruption))
     if comparison.failed:
         raise typer.Exit(BAD_INPUT)
@@ -158,7 +157,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
         name = ", ".join(str(part) for part in key if part != "")
         console.print(f"not run: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
     if comparison.failed:
-        again = f"{command()} compare --resume {shlex.quote(str(folder))}"
+        again = command("compare", "--resume", folder)
         console.print(f"to try these again: {again}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True, highlight=False, markup=False)
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.core.display import shell_command
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -53,9 +54,12 @@ def describe_command(
         from fedkin.data.describe import table
         from fedkin.data.label_figure import picture
 
+        target = out or Path(f"data-{Path(name).stem}.png")
         data = _dataset(name, options or [])
-        print_table(table(data).reset_index(), data.name)
-        paths = picture(data, out or Path(f"data-{Path(name).stem}.png"))
+        statistics = table(data)
+        rows = [[quantity, *values] for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)]
+        print_rows([data.name, *statistics.columns], rows, data.name)
+        paths = picture(data, target)
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
 
 
@@ -84,7 +88,7 @@ def make_command(
 
         folder = out or Path(f"data-{Path(name).stem}")
         data = pack(lambda: _dataset(name, options or []), folder)
-        typer.echo(f"{data!r}\nin {folder}: run on it with data.name=file data.path={folder}")
+        typer.echo(f"{data!r}\nin {folder}: run on it with {shell_command('data.name=file', f'data.path={folder}')}")
 
 
 @data_app.command("pni")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, StorageError
 
+WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # pathlib makes one slash of two
 
 
@@ -69,6 +71,35 @@ def user_path(path: str | Path) -> Path:
     scheme, rest = address.groups()
     cure = f"name the path alone: /{rest}" if scheme == "file" else "download it first, and name the file"
     raise ConfigError(f"{scheme}://{rest}: expected a path on this machine, got an address; {cure}")
+
+
+def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
+    """Refuse to write over a file that fedkin did not write. All commands that write a file call this first.
+
+    A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as the new one does.
+
+    Args:
+        path: of the new file.
+        inputs: files that are read for it.
+        begins: how a file of this kind begins; None for one that is known by its mark.
+
+    Raises:
+        StorageError: one of the inputs, a folder, or a file from elsewhere.
+    """
+    with storage_errors(path):
+        if not path.exists():
+            return
+        if path.is_dir():
+            raise StorageError(f"{path} is a folder; name a file in it, such as {path / 'out'}")
+        if any(source.exists() and path.samefile(source) for source in inputs):
+            raise StorageError(f"{path} is read by this command, and would be overwritten; name another file")
+        content = path.read_bytes() if path.is_file() else b""
+    is_own = WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
+    if content and not is_own:
+        raise StorageError(
+            f"{path} exists, and this command has not written it; nothing is overwritten: name another file, or "
+            f"remove it first ({shell_command('rm', path)})"
+        )
 
 
 def toml_text(path: Path) -> str:

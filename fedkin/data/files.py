@@ -34,7 +34,6 @@ _CONVERSIONS = {  # to a CSV file, in Python
     ".xls": "pandas.read_excel({path!r}).to_csv('table.csv', index=False)",
     ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
     ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
-    ".pkl": "pandas.read_pickle({path!r}).to_csv('table.csv', index=False)",
 }
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
 
@@ -183,9 +182,7 @@ def table_kind(path: Path, others: str = "") -> str:
     missing = "" if path.exists() else ", and there is no such file"
     cure = _CONVERSIONS.get(path.suffix.lower())
     advice = f"; write it as CSV: {cure.format(path=str(path))}" if cure and path.exists() else ""
-    raise DataError(
-        f"{path}: expected a file that ends in {', '.join(endings)}{others}; got {found}{missing}{advice}"
-    )
+    raise DataError(f"{path}: expected a file that ends in {', '.join(endings)}{others}; got {found}{missing}{advice}")
 
 
 def read_table(path: Path, names: str | None = None) -> Table:

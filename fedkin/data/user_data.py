@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
-from fedkin.data.federated import FederatedData
 from fedkin.core.storage import user_path
+from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
 from fedkin.data.leaf import leaf
 from fedkin.data.own_samples import OwnSamples, own_partition
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.parquet import column_names, parquet_samples
 from fedkin.data.partition_options import PartitionOptions, checked
-from fedkin.data.tables import Columns, check_columns, table_samples
+from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
@@ -153,7 +153,8 @@ def _array_samples(
             cure = _CURES.get(name, "")
             raise DataError(f"{path}: {unknown('array', name, arrays)}{cure and f'; {cure}'}")
     owners = arrays[client] if owned else None
-    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), **more)
+    facts = column_facts(Columns(label, client if owned else None), arrays[label], more.get("label_names"))
+    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more)
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
