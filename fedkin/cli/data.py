@@ -53,8 +53,10 @@ def describe_command(
     with error_exit():
         from fedkin.data.describe import table
         from fedkin.data.label_figure import picture
+        from fedkin.reporting.style import check_figure
 
         target = out or Path(f"data-{Path(name).stem}.png")
+        check_figure(target)
         data = _dataset(name, options or [])
         statistics = table(data)
         rows = [[quantity, *values] for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)]
