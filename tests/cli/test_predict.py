@@ -104,7 +104,7 @@ def test_a_missing_value_is_named_by_its_row_of_the_file(folder: Path, row: int)
     table = NEW.copy()
     table.loc[row, "dose"] = np.nan
     refused(predicted(folder, table), "new.csv", "column 'dose'", f"row {row} (rows count from 0)", "NaN")
-    x = NEW[["age", "dose"]].to_numpy()
+    x = NEW[["age", "dose"]].to_numpy(copy=True)
     x[row, 1] = np.inf
     np.savez(folder / "new.npz", x=x, hospital=NEW["hospital"])
     refused(fedkin("predict", folder / "export", folder / "new.npz"), "new.npz", f"sample {row} holds")
