@@ -14,6 +14,7 @@ from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, StorageError
 
 WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
+_END_BYTES = 2**16
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # pathlib makes one slash of two
 
 
@@ -93,13 +94,21 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
             raise StorageError(f"{path} is a folder; name a file in it, such as {path / 'out'}")
         if any(source.exists() and path.samefile(source) for source in inputs):
             raise StorageError(f"{path} is read by this command, and would be overwritten; name another file")
-        content = path.read_bytes() if path.is_file() else b""
+        content = _both_ends(path) if path.is_file() else b""
     is_own = WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
     if content and not is_own:
         raise StorageError(
             f"{path} exists, and this command has not written it; nothing is overwritten: name another file, or "
             f"remove it first ({shell_command('rm', path)})"
         )
+
+
+def _both_ends(path: Path) -> bytes:
+    """The first and the last part of a file, in one of which its mark is; all of a small one."""
+    with path.open("rb") as file:
+        first = file.read(_END_BYTES)
+        file.seek(max(len(first), path.stat().st_size - _END_BYTES))
+        return first + file.read()
 
 
 def toml_text(path: Path) -> str:

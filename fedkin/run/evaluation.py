@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,8 @@ class Evaluation:
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
         for path, text in files.items():
-            check_output(path, begins=text[: text.index("\n")])
+            first_name = re.match(r"[^,:]*[,:]", text)  # of a column or a key: the others depend on the options
+            check_output(path, begins=first_name[0] if first_name else text)
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():

@@ -65,9 +65,9 @@ def report(
     if out is not None and target != Path(str(runs.folder)) / FILE:
         check_output(target)
     charts = contents(runs, data, model, similarity)
-    write_atomic(target, page(charts))
-    if figures is not None:
+    if figures is not None:  # before the page, so that a refused figure leaves nothing
         from fedkin.reporting.html.paper_figures import save
 
         save(charts, user_path(figures))
+    write_atomic(target, page(charts))
     return target
