@@ -144,7 +144,6 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
     written ``data.key=value``, as ``fedkin run`` takes them."""
     from fedkin.config import registry
     from fedkin.config.loader import Sections, read
-    from fedkin.data.user_data import ENDINGS
 
     overrides = [f"data.{key}={value}" for key, value in map(_key_and_value, options)]
     if name.endswith(".toml"):
@@ -152,9 +151,14 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         section = Sections({"data": raw.get("data", {})}, ["data"], place)["data"]
         values = {"name": registry.default_dataset(section)} | section
     else:
-        named = {"name": "file", "path": name} if name.endswith(ENDINGS) or "/" in name else {"name": name}
+        named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         values = read(None, overrides, {"data": named})[0]["data"]
     return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))
+
+
+def _is_path(name: str) -> bool:
+    """Whether an argument is a file or a folder, and no name of a data set."""
+    return "/" in name or (Path(name).suffix != "" and ":" not in name)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -239,8 +239,10 @@ def missing_ids(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
     """The rows whose client is missing: None, NaN, or text of blanks."""
     import pandas as pd
 
+    if owners.dtype.kind == "U":
+        return np.flatnonzero(np.char.strip(owners) == "")
     missing = np.asarray(pd.isna(owners))
-    if owners.dtype.kind in "OU":
+    if owners.dtype.kind == "O":
         missing |= np.array([isinstance(owner, str) and not owner.strip() for owner in owners], bool)
     return np.flatnonzero(missing)
 
