@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from dataclasses import dataclass, field
@@ -238,7 +239,9 @@ class Run(ModelAccess):
         if not (source / SUMMARY).exists():
             raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
         try:
-            clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
+            clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes())).rename(
+                columns=version_0_1.CLIENT_COLUMNS
+            )
         except Exception as error:  # a damaged file makes its reader raise whatever it may
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config["method"]["name"])
