@@ -26,7 +26,7 @@ from fedkin.analysis.tables import (
 from fedkin.config.comparison_grid import check_measure
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import user_path, write_atomic
 from fedkin.run import run_folder
 from fedkin.run.private_runs import privacy_notes
 from fedkin.run.results import Run
@@ -174,7 +174,7 @@ class RepeatedRuns:
 
         Raises StorageError for a folder that holds runs or such files already, or that cannot be written.
         """
-        target = Path(path)
+        target = user_path(path)
         if holds_run(target) or (target / run_folder.SUMMARY).exists():
             raise StorageError(f"{target} already holds runs or their summary; choose another folder")
         return self.write(target)
@@ -202,11 +202,12 @@ class RepeatedRuns:
 
         Raises CheckpointError where there are none, or where one is not finished.
         """
-        config = run_folder.read_config(Path(path))
+        folder = user_path(path)
+        config = run_folder.read_config(folder)
         seeds = config["run"].get("seeds")
         if seeds is None:
             raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
-        return cls(tuple(Run.load(Path(path) / SEEDS / str(seed)) for seed in seeds_of(config["run"]["seed"], seeds)))
+        return cls(tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config["run"]["seed"], seeds)))
 
 
 def seeds_of(first: int, count: int) -> range:

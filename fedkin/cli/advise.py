@@ -61,6 +61,9 @@ def _check_writable(out: Path) -> None:
     """Refuse a path to which no figure can be written, before anything is computed."""
     if os.path.isdir(out):
         raise StorageError(f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}")
+    from fedkin.reporting.style import check_figure
+
+    check_figure(out)
     try:
         tempfile.TemporaryFile(dir=out.parent).close()
     except OSError as error:

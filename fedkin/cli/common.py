@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
-import shlex
 import shutil
 import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, FedkinError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 BAD_INPUT, FAILED = 2, 3
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)  # a full device, a reader or a terminal that has gone
 _SHOW_CURSOR = b"\x1b[?25h"
+_ANY_TEXT = "fedkin-any-text"  # name of a way to write characters that an encoding lacks
 _WHOLE = 16  # characters of a first column that are not broken
 
 Jobs = Annotated[
@@ -77,9 +80,11 @@ class OneLineErrors(TyperGroup):
         super().__init__(**options)
         escape_help(self)
 
-    def main(self, *arguments: Any, **options: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
+        write_any_text()
+        expanded = [home_expanded(text) for text in (sys.argv[1:] if args is None else args)]
         try:
-            status = super().main(*arguments, **{**options, "standalone_mode": False})
+            status = super().main(expanded, *arguments, **{**options, "standalone_mode": False})
             sys.stdout.flush()
         except OSError as error:
             if error.errno not in _NO_OUTPUT:
@@ -94,6 +99,44 @@ class OneLineErrors(TyperGroup):
             if message:  # there is none where help was printed instead
                 print_error(f"{message} (see: {_command(error)} --help)")
         sys.exit(status or 0)
+
+
+def write_any_text() -> None:
+    """Let both output streams take any text: what their encoding lacks is written as an escape, such as \\u03b1, and
+    the bytes of file names that are not UTF-8 as they are."""
+    codecs.register_error(_ANY_TEXT, _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ANY_TEXT)
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for a character that an encoding lacks, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character = error.object[error.start]
+    if "\udc80" <= character <= "\udcff":  # how Python writes a byte of a file name that is not UTF-8
+        return bytes([ord(character) - 0xDC00]), error.start + 1
+    return character.encode("ascii", "backslashreplace"), error.start + 1
+
+
+def print_text(text: str) -> None:
+    """Print the content of a file: in UTF-8, as the file would be, unless a terminal shows it."""
+    if sys.stdout.isatty() or not isinstance(sys.stdout, io.TextIOWrapper):
+        typer.echo(text, nl=False)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+
+
+def home_expanded(argument: str) -> str:
+    """An argument with ``~`` at its beginning, or at that of an option's value, as the home folder: a shell leaves it
+    in ``--out=~/run``."""
+    option, equals, value = argument.partition("=")
+    if argument.startswith("--") and equals:
+        return f"{option}={os.path.expanduser(value)}"
+    return os.path.expanduser(argument)
 
 
 def _command(error: Exception) -> str:
@@ -177,12 +220,15 @@ def _is_machine_error(error: Exception) -> bool:
     return isinstance(error, MemoryError) or (jax is not None and isinstance(error, jax.errors.JaxRuntimeError))
 
 
-def command() -> str:
-    """How this program is called from here: by its path, where it is not on PATH."""
+def command(*words: object) -> str:
+    """A command of this program, as it is typed from here: by its path, where it is not on PATH.
+
+    Args:
+        words: the command and its arguments.
+    """
     called = Path(sys.argv[0])
-    if shutil.which("fedkin") or called.name != "fedkin":
-        return "fedkin"
-    return shlex.quote(os.path.relpath(called))
+    on_path = shutil.which("fedkin") or called.name != "fedkin"
+    return shell_command("fedkin" if on_path else os.path.relpath(called), *words)
 
 
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:

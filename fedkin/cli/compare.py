@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -109,7 +108,7 @@ def _exit_status(comparison: Comparison, interruption: KeyboardInterrupt | None,
     if interruption:
         from fedkin.run.interruption import exit_status
 
-        print(f"interrupted; go on with: {command()} compare --resume {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"interrupted; go on with: {command('compare', '--resume', folder)}", file=sys.stderr)
         raise typer.Exit(exit_status(interruption))
     if comparison.failed:
         raise typer.Exit(BAD_INPUT)
@@ -172,7 +171,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
     for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
         console.print(line, soft_wrap=True)
     if comparison.failed:
-        again = f"{command()} compare --resume {shlex.quote(str(folder))}"
+        again = command("compare", "--resume", folder)
         console.print(f"to try these again: {again}", soft_wrap=True)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)
     if as_json:

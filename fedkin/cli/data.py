@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.core.display import shell_command
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -52,10 +53,15 @@ def describe_command(
     with error_exit():
         from fedkin.data.describe import table
         from fedkin.data.label_figure import picture
+        from fedkin.reporting.style import check_figure
 
+        target = out or Path(f"data-{Path(name).stem}.png")
+        check_figure(target)
         data = _dataset(name, options or [])
-        print_table(table(data).reset_index(), data.name)
-        paths = picture(data, out or Path(f"data-{Path(name).stem}.png"))
+        statistics = table(data)
+        rows = [[quantity, *values] for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)]
+        print_rows([data.name, *statistics.columns], rows, data.name)
+        paths = picture(data, target)
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
 
 
@@ -84,7 +90,7 @@ def make_command(
 
         folder = out or Path(f"data-{Path(name).stem}")
         data = pack(lambda: _dataset(name, options or []), folder)
-        typer.echo(f"{data!r}\nin {folder}: run on it with data.name=file data.path={folder}")
+        typer.echo(f"{data!r}\nin {folder}: run on it with {shell_command('data.name=file', f'data.path={folder}')}")
 
 
 @data_app.command("pni")
@@ -138,7 +144,6 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
     written ``data.key=value``, as ``fedkin run`` takes them."""
     from fedkin.config import registry
     from fedkin.config.loader import Sections, read
-    from fedkin.data.user_data import ENDINGS
 
     overrides = [f"data.{key}={value}" for key, value in map(_key_and_value, options)]
     if name.endswith(".toml"):
@@ -146,9 +151,14 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         section = Sections({"data": raw.get("data", {})}, ["data"], place)["data"]
         values = {"name": registry.default_dataset(section)} | section
     else:
-        named = {"name": "file", "path": name} if name.endswith(ENDINGS) or "/" in name else {"name": name}
+        named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         values = read(None, overrides, {"data": named})[0]["data"]
     return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))
+
+
+def _is_path(name: str) -> bool:
+    """Whether an argument is a file or a folder, and no name of a data set."""
+    return "/" in name or (Path(name).suffix != "" and ":" not in name)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -27,7 +27,9 @@ def eps_command(
     with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure
+        from fedkin.reporting.style import check_figure
 
+        check_figure(out)
         config = load_config(settings or [], None)
         study = eps_study.of_config(config)
         paths = eps_figure.save(study, out)

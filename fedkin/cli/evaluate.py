@@ -72,11 +72,10 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
         option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"
         raise ConfigError(f"{options[0]!r} belongs to other data: {option} (see: fedkin evaluate --help)")
     chosen = dict(parse_option(text) for text in options)
-    return (
-        None
-        if path is None
-        else load_other(path, run.config["data"], int(run._for_other_data().parts.samples.classes), chosen, pooled)
-    )
+    if path is None:
+        return None
+    samples = run._for_other_data().parts.samples
+    return load_other(path, run.config["data"], samples, chosen, pooled)
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedkin.cli.common import error_exit
+from fedkin.core.display import shell_command
 
 
 def export_command(
@@ -37,4 +38,4 @@ def export_command(
             scored = "" if accuracy is None else f", test accuracy {accuracy:.3f}"
             typer.echo(f"{entry['name']}: {card.parent / entry['file']}, for {len(entry['clients'])} clients{scored}")
         typer.echo(f"card: {card}")
-        typer.echo(f"predict: fedkin predict {card.parent} DATA.csv")
+        typer.echo(f"predict: {shell_command('fedkin', 'predict', card.parent, 'DATA.csv')}")

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fedkin.cli.common import error_exit
+from fedkin.core.display import shell_command
 
 if TYPE_CHECKING:
     from fedkin.p2p.peer import Peer
@@ -84,7 +85,7 @@ def init_command(
         )
         typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")
         for path in paths:
-            typer.echo(f"  fedkin peer --config {path}")
+            typer.echo(f"  {shell_command('fedkin', 'peer', '--config', path)}")
 
 
 def _stop_on_signals(peer: Peer) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit
-from fedkin.core.storage import write_atomic
+from fedkin.cli.common import error_exit, print_text
+from fedkin.core.storage import check_output, write_atomic
+
+if TYPE_CHECKING:
+    from fedkin.export.predict_table import Predictions
 
 
 def predict_command(
@@ -28,14 +31,23 @@ def predict_command(
     client, unless told otherwise."""
     with error_exit():
         from fedkin.export import load
-        from fedkin.export.predict_table import predict_file
+        from fedkin.export.predict_table import BEGINS, predict_file
 
+        if out is not None:
+            check_output(out, [data], BEGINS)
         predictions = predict_file(load(export), data, model, client, cluster)
         text = predictions.table.to_csv(index=False)
         if out is None:
-            typer.echo(text, nl=False)
+            print_text(text)
         else:
             write_atomic(out, text)
             typer.echo(f"predictions: {out} ({len(predictions.table):,} rows)")
         if predictions.accuracy is not None:
-            print(f"accuracy on the labels of {data}: {predictions.accuracy:.3f}", file=sys.stderr)
+            print(_accuracy(predictions, data), file=sys.stderr)
+
+
+def _accuracy(predictions: Predictions, data: Path) -> str:
+    """The accuracy, and over which rows, where some have no label."""
+    rows = len(predictions.table)
+    unlabelled = "" if predictions.scored == rows else f"{predictions.scored:,} of {rows:,} rows that have "
+    return f"accuracy on the labels of {unlabelled and unlabelled + 'one in '}{data}: {predictions.accuracy:.3f}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -155,9 +154,10 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
     """The next command to try."""
-    console.print(f"next: {command()} report {shlex.quote(str(folder))}", soft_wrap=True)
+    console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if demo:
-        console.print(f"then: {command()} compare --methods fedavg,ifca,flexcfl", soft_wrap=True)
+        comparison = command("compare", "--methods", "fedavg,ifca,flexcfl")
+        console.print(f"then: {comparison}", soft_wrap=True)
 
 
 @contextmanager
@@ -171,6 +171,6 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         from fedkin.run.run_folder import holds_run
 
-        how = f"go on with: {command()} run --resume {shlex.quote(str(folder))}"
+        how = f"go on with: {command('run', '--resume', folder)}"
         print(f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}", file=sys.stderr)
         raise typer.Exit(exit_status(error)) from None

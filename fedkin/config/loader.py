@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 from fedkin.config.registry import Registry, resolve
 from fedkin.config.schema import DEFAULT, Place, Values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.storage import toml_text, user_path
 
 S = TypeVar("S")
+_NUMBER_WITH_POINT = re.compile(r"(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)")
 
 
 class Override(NamedTuple):
@@ -107,12 +110,13 @@ def read(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dictionary.
+    """A TOML file as a dictionary. A byte-order mark at its beginning is skipped.
 
     Raises ConfigError: it is not there, cannot be read, or is not TOML.
     """
+    path = user_path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(toml_text(path))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
@@ -136,14 +140,27 @@ def parse_override(text: str) -> Override:
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none.
+    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none. Numbers may be written
+    without a digit before or after the point (.5, 1.).
 
     Raises ConfigError for brackets too deep to be read.
     """
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except ValueError:  # TOMLDecodeError, and a number of thousands of digits
-        return text.strip()
-    except RecursionError:
-        raise ConfigError(f"{text[:20]}...: too many brackets inside each other") from None
-    return parsed["value"] if len(parsed) == 1 else text.strip()
+    spellings = [text] if '"' in text or "'" in text else [text, _NUMBER_WITH_POINT.sub(_with_zeros, text)]
+    for spelling in spellings:
+        try:
+            parsed = tomllib.loads(f"value = {spelling}")
+        except ValueError:  # TOMLDecodeError, and a number of thousands of digits
+            continue
+        except RecursionError:
+            raise ConfigError(f"{text[:20]}...: too many brackets inside each other") from None
+        if len(parsed) == 1:
+            return parsed["value"]
+    return text.strip()
+
+
+def _with_zeros(match: re.Match[str]) -> str:
+    """A number with the digits that TOML wants on both sides of its point; a point alone stays."""
+    sign, before, after = match.groups()
+    if not before and not after:
+        return match.group()
+    return f"{sign}{before or 0}.{after or 0}"

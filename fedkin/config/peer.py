@@ -15,6 +15,7 @@ from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerS
 from fedkin.config.registry import resolve_model
 from fedkin.config.run import LocalSection
 from fedkin.config.schema import Place, Values, validate
+from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
@@ -73,7 +74,7 @@ def _with_absolute_paths(config: PeerConfig, base: Path) -> PeerConfig:
     """With paths that start at the folder of the file."""
 
     def at(path: str) -> str:
-        return str(base / path)
+        return str(base / user_path(path))
 
     peer, network = config.peer, config.network
     tls = network.tls and TlsSettings(at(network.tls.ca), at(network.tls.certificate), at(network.tls.key))

@@ -124,10 +124,28 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
     values = {key: value for key, value in values.items() if not (isinstance(value, str) and value == DEFAULT)}
+    for key, value in values.items():
+        _check_text(value, place(key))
+    values = {key: _text_of_number(value, known[key].annotation) for key, value in values.items()}
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         raise ConfigError(_message(error, place)) from None
+
+
+def _check_text(value: Any, place: str) -> None:
+    """Refuse (ConfigError) a file name whose bytes are not UTF-8, which no configuration can hold."""
+    if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
+        return
+    name = repr(value.encode("utf-8", "surrogateescape"))[1:]
+    raise ConfigError(f"{place}: expected a name in UTF-8, got ${name}; rename it first: mv ${name} NAME")
+
+
+def _text_of_number(value: Any, annotation: Any) -> Any:
+    """A whole number as text, where text is expected: 1 is the name of a column "1"."""
+    kinds = set(typing.get_args(annotation)) or {annotation}
+    expects_text = str in kinds and kinds <= {str, int, type(None)}
+    return str(value) if expects_text and type(value) is int else value
 
 
 def _message(error: ValidationError, place: Place) -> str:

@@ -27,6 +27,7 @@ from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
+from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 
 OPTIONS = ("server_optimizer", "personal", "privacy", "robust", "late", "secret")  # for any method of a real federation
@@ -173,7 +174,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
             raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
-        federation=replace(settings, folder=str(path.parent.absolute() / settings.folder)),
+        federation=replace(settings, folder=str(path.parent.absolute() / user_path(settings.folder))),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
@@ -217,9 +218,9 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
-        data["path"] = str(path.parent.absolute() / data["path"])
+        data["path"] = str(path.parent.absolute() / user_path(data["path"]))
     config = ClientConfig(
-        site=replace(site, folder=str(path.parent.absolute() / site.folder), **_signing(site, path)),
+        site=replace(site, folder=str(path.parent.absolute() / user_path(site.folder)), **_signing(site, path)),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
@@ -234,7 +235,7 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
     given = {name: getattr(site, name) for name in names if getattr(site, name)}
     if given and len(given) < len(names):
         raise ConfigError(f"client.{next(iter(given))}: set all of {', '.join(names)}, or none")
-    return {name: str(path.parent.absolute() / value) for name, value in given.items()}
+    return {name: str(path.parent.absolute() / user_path(value)) for name, value in given.items()}
 
 
 def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:

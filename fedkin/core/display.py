@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 LISTED = 4  # names that are listed before the rest is counted
+
+
+def shell_command(*words: object) -> str:
+    """A command as it is typed into a shell: words with spaces and the like are quoted."""
+    return shlex.join(str(word) for word in words)
 
 
 def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = ()) -> str:

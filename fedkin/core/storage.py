@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.errors import StorageError
+from fedkin.core.display import shell_command
+from fedkin.core.errors import ConfigError, StorageError
+
+WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
+_END_BYTES = 2**16
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)  # pathlib makes one slash of two
 
 
 class FileSystem:
@@ -54,6 +60,63 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
         raise StorageError(f"cannot {task} {path}: {reason}{cure if task == 'write' else ''}") from error
 
 
+def user_path(path: str | Path) -> Path:
+    """A path that a user has given, with ``~`` as the home folder.
+
+    Raises ConfigError for an address, such as https://example.org/t.csv.
+    """
+    text = os.fspath(path)
+    address = _ADDRESS.match(text)
+    if address is None:
+        return Path(os.path.expanduser(text))
+    scheme, rest = address.groups()
+    cure = f"name the path alone: /{rest}" if scheme == "file" else "download it first, and name the file"
+    raise ConfigError(f"{scheme}://{rest}: expected a path on this machine, got an address; {cure}")
+
+
+def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
+    """Refuse to write over a file that fedkin did not write. All commands that write a file call this first.
+
+    A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as the new one does.
+
+    Args:
+        path: of the new file.
+        inputs: files that are read for it.
+        begins: how a file of this kind begins; None for one that is known by its mark.
+
+    Raises:
+        StorageError: one of the inputs, a folder, or a file from elsewhere.
+    """
+    with storage_errors(path):
+        if not path.exists():
+            return
+        if path.is_dir():
+            raise StorageError(f"{path} is a folder; name a file in it, such as {path / 'out'}")
+        if any(source.exists() and path.samefile(source) for source in inputs):
+            raise StorageError(f"{path} is read by this command, and would be overwritten; name another file")
+        content = _both_ends(path) if path.is_file() else b""
+    is_own = WRITTEN_BY.encode() in content if begins is None else content.startswith(begins.encode())
+    if content and not is_own:
+        raise StorageError(
+            f"{path} exists, and this command has not written it; nothing is overwritten: name another file, or "
+            f"remove it first ({shell_command('rm', path)})"
+        )
+
+
+def _both_ends(path: Path) -> bytes:
+    """The first and the last part of a file, in one of which its mark is; all of a small one."""
+    with path.open("rb") as file:
+        first = file.read(_END_BYTES)
+        file.seek(max(len(first), path.stat().st_size - _END_BYTES))
+        return first + file.read()
+
+
+def toml_text(path: Path) -> str:
+    """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that are not UTF-8 are
+    read back as ``write_atomic`` writes them."""
+    return path.read_bytes().decode("utf-8-sig", "surrogateescape")
+
+
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Put a whole file in place, or leave what was there.
 
@@ -66,7 +129,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     with storage_errors(path):
         try:
             with file_system.open(part, "wb") as file:
-                _write(file, content.encode() if isinstance(content, str) else content)
+                _write(file, content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
             file_system.sync(part)
             file_system.replace(part, path)
         except OSError:
@@ -86,7 +149,7 @@ def append_line(path: Path, line: str) -> None:
     with storage_errors(path), file_system.open(path, "ab") as file:
         end = file.tell()
         try:
-            _write(file, f"{line}\n".encode())
+            _write(file, f"{line}\n".encode("utf-8", "surrogateescape"))
         except OSError:
             file.truncate(end)
             raise

@@ -10,18 +10,31 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped, UInt8
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.csv_tables import Table, read_csv
 from fedkin.data.machine_memory import check_memory
 from fedkin.data.mapped_npz import map_member
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes
-Table = Any  # a pandas DataFrame: pandas is slow to import, and needed for tables only
+ENDINGS_OF = {
+    "npz": (".npz",),
+    "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    "parquet": (".parquet", ".pq"),
+}
+_CONVERSIONS = {  # to a CSV file, in Python
+    ".json": "pandas.read_json({path!r}).to_csv('table.csv', index=False)",
+    ".jsonl": "pandas.read_json({path!r}, lines=True).to_csv('table.csv', index=False)",
+    ".ndjson": "pandas.read_json({path!r}, lines=True).to_csv('table.csv', index=False)",
+    ".xlsx": "pandas.read_excel({path!r}).to_csv('table.csv', index=False)",
+    ".xls": "pandas.read_excel({path!r}).to_csv('table.csv', index=False)",
+    ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
+    ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
+}
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile, RuntimeError)  # a password, nesting
 
 
@@ -151,8 +164,29 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
     return arrays
 
 
+def table_kind(path: Path, others: str = "") -> str:
+    """``csv``, ``parquet`` or ``npz``, as the ending of a file says.
+
+    Args:
+        path: the file.
+        others: what else is accepted, for the message.
+
+    Raises DataError for any other ending.
+    """
+    endings = {ending: kind for kind, several in ENDINGS_OF.items() for ending in several}
+    name = path.name.lower()
+    for ending, kind in endings.items():
+        if name.endswith(ending):
+            return kind
+    found = "".join(path.suffixes[-2:]) or "no ending"
+    missing = "" if path.exists() else ", and there is no such file"
+    cure = _CONVERSIONS.get(path.suffix.lower())
+    advice = f"; write it as CSV: {cure.format(path=str(path))}" if cure and path.exists() else ""
+    raise DataError(f"{path}: expected a file that ends in {', '.join(endings)}{others}; got {found}{missing}{advice}")
+
+
 def read_table(path: Path, names: str | None = None) -> Table:
-    """A CSV (also gzipped) or Parquet file as a table with unique column names.
+    """A CSV or Parquet file as a table with unique column names; ``csv_tables`` says how a CSV file may be written.
 
     Args:
         path: the file.
@@ -160,35 +194,21 @@ def read_table(path: Path, names: str | None = None) -> Table:
             that it would be read as (01, 1e3).
 
     Raises:
-        DataError: no such file, a damaged one, or one without rows.
+        DataError: no such file, one of another kind, a damaged one, or one without rows.
     """
     path = Path(path)
-    parquet = path.suffix in (".parquet", ".pq")
-    with reading(path, "a Parquet file" if parquet else "a CSV file"):
+    kind = table_kind(path)
+    if kind == "npz":
+        raise DataError(f"{path}: expected a table, CSV or Parquet, got an npz file")
+    with reading(path, "a Parquet file" if kind == "parquet" else "a CSV file"):
         import pandas as pd
 
         try:
-            table = pd.read_parquet(path) if parquet else _read_csv(path, names)
+            table = pd.read_parquet(path) if kind == "parquet" else read_csv(path, names)
         except TypeError as error:  # the types of columns, as a damaged file names them
             raise ValueError(error) from error
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
-    return table
-
-
-def _read_csv(path: Path, names: str | None) -> Table:
-    import pandas as pd
-
-    if names is None:
-        return pd.read_csv(path, low_memory=False)  # one type per column
-    table = pd.read_csv(path, low_memory=False, dtype={names: str})
-    for kind in (np.int64, np.float64) if names in table else ():
-        try:
-            numbers = table[names].astype(kind)
-        except (ValueError, OverflowError):
-            continue
-        if np.array_equal(numbers.astype(str), table[names]):
-            return table.assign(**{names: numbers})
     return table
 
 

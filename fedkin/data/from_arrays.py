@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,13 +138,7 @@ def from_pandas(
     samples = table_samples(
         frame, Columns(label, client, chosen, split), name, name, label_names=names, classes=classes
     )
-    samples = replace(samples, columns=own_columns(label, client))
     return samples.federation(options, test_share(test) if split is None else 1, seed)
-
-
-def own_columns(label: Any, client: Any) -> dict[str, str]:
-    """The columns of labels and clients by their names in a file."""
-    return {"label": str(label)} | ({} if client is None else {"client": str(client)})
 
 
 def check_frame(frame: pd.DataFrame | Any) -> None:

@@ -10,9 +10,9 @@ from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.federated import FederatedData
-from fedkin.data.from_arrays import own_columns
 from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
+from fedkin.data.tables import Columns, column_facts, without_row_numbers
 
 _FIRST_ROWS = 1024  # that show what a column has
 
@@ -78,8 +78,11 @@ def from_hf(
     owners = None
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
-    columns = [column for column in dataset.column_names if column not in (label, by)]
-    columns = columns if features is None else [features] if isinstance(features, str) else list(features)
+    if features is None:
+        candidates = [column for column in dataset.column_names if column not in (label, by)]
+        columns = without_row_numbers(candidates, name)
+    else:
+        columns = [features] if isinstance(features, str) else list(features)
     for column in (label, *([by] if isinstance(by, str) else []), *columns):
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
@@ -87,18 +90,19 @@ def from_hf(
         owners = _column(dataset, by)
     known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
     x = HFFeatures(dataset, columns, name)
+    labels = _column(dataset, label)
     samples = OwnSamples(
         name,
         name,
         x,
-        _column(dataset, label),
+        labels,
         owners,
         split,
         None if known is None else tuple(known),
         tuple(columns) if x.plain else None,
         classes,
         integers,
-        own_columns(label, by if isinstance(by, str) else None),
+        column_facts(Columns(label, by if isinstance(by, str) else None), labels, known),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

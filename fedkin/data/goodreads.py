@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.storage import user_path
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
@@ -95,7 +96,7 @@ def goodreads(
         1000 if min_df is None else min_df,
         seed,
     )
-    return _from_reviews(Path(path), sampling, words)
+    return _from_reviews(user_path(path), sampling, words)
 
 
 def _check_options(for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool) -> None:

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from fedkin.core.errors import StorageError
+from fedkin.core.storage import WRITTEN_BY, check_output, user_path
 from fedkin.data.federated import FederatedData
 
 BLUE, ORANGE, FAINT = "#0072B2", "#D55E00", "#D9D9D9"  # of all figures (``reporting/style.py``)
@@ -53,17 +54,22 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
     Raises:
         StorageError: the folder cannot be written.
     """
-    base = Path(path)
+    base = user_path(path)
     base = base.with_suffix("") if base.suffix in (".png", ".svg") else base
+    targets = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
+    for target in targets:
+        check_output(target)
     with matplotlib.rc_context(STYLE):
         figure = _draw(data, split)
-        return [_save(figure, base.with_name(base.name + ending)) for ending in (".png", ".svg")]
+        return [_save(figure, target) for target in targets]
 
 
 def _save(figure: Figure, path: Path) -> Path:
     """Save a figure through memory and a temporary file, so that a partial file is never seen."""
     image = io.BytesIO()
-    metadata = {"Date": None} if path.suffix == ".svg" else None  # the same data give the same file
+    metadata: dict[str, Any] = {"Software": WRITTEN_BY}
+    if path.suffix == ".svg":  # without a date, so that the same data give the same file
+        metadata = {"Creator": WRITTEN_BY, "Date": None}
     figure.savefig(image, format=path.suffix[1:], dpi=160, metadata=metadata)
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -109,7 +109,7 @@ def _check_present(values: np.ndarray, place: Path | str) -> None:
 
     absent = np.asarray(pd.isna(values))
     if values.dtype.kind != "f":  # pd.NA is neither equal to text nor different from it
-        absent[~absent] = [isinstance(value, str) and not value for value in values[~absent]]
+        absent[~absent] = [isinstance(value, str) and not value.strip() for value in values[~absent]]
     if absent.any():
         raise DataError(
             f"{place}: the label is missing in row {int(np.argmax(absent))} ({absent.sum()} such rows); drop these rows"

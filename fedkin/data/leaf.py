@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Shaped
 
 from fedkin.core.errors import DataError
+from fedkin.core.storage import user_path
 from fedkin.data.download import Source, data_folders
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
@@ -41,7 +42,7 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
     Users are the clients, in the order of the files. Raises DataError as read_leaf, and where x is text, which has no
     encoding here.
     """
-    folder = Path(path)
+    folder = user_path(path)
     files = read_leaf(folder)
     if isinstance(files.x, tuple):
         raise DataError(f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it first")

@@ -11,6 +11,7 @@ from jaxtyping import Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.core.storage import user_path
 from fedkin.data import partition
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
@@ -69,7 +70,7 @@ def mex(
         DataError: recordings that are damaged or not of this form; file and row are named.
     """
     if path is not None:
-        return _recorded(Path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed)
+        return _recorded(user_path(path), 0.8 if train_fraction is None else train_fraction, repeats, seed)
     if repeats:
         raise ConfigError("repeats does not apply to mex without path; leave it out")
     published = _published()

@@ -22,6 +22,7 @@ from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, posit
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
+_LARGEST_WHOLE = 2**53  # below it, a float64 holds every whole number
 COUNT = "num_clients"  # what from_arrays and the like call the number of clients of a partition
 
 
@@ -75,9 +76,9 @@ class OwnSamples:
         y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        (owned, true_clusters), clients = self._divided(y, partition, seed), None
-        if self.owners is not None:
-            clients = ClientNames.of(np.unique(self.owners))
+        owners = None if self.owners is None else whole_ids(self.owners)
+        owned, true_clusters = self._divided(y, owners, partition, seed)
+        clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
         return FederatedData(
             self.title,
@@ -107,10 +108,16 @@ class OwnSamples:
         train, test, validation = (_select(owned, number == n) for n in range(3))
         return train, test, validation if len(validation.rows) else None
 
-    def _divided(self, y: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int) -> Owned:
+    def _divided(
+        self,
+        y: Int[np.ndarray, "M"],
+        owners: Shaped[np.ndarray, "M"] | None,
+        partition: PartitionOptions | None,
+        seed: int,
+    ) -> Owned:
         if partition is None:
-            assert self.owners is not None
-            return by_writer(self.owners), None
+            assert owners is not None
+            return by_writer(owners), None
         assert partition.clients is not None
         return partition.partition_labels(y, partition.clients, seed)
 
@@ -213,19 +220,42 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
         place: file or name to begin errors with.
         name: what errors call the ids.
     """
-    if owners.dtype.kind not in "fO":  # nothing can be missing
+    if owners.dtype.kind not in "fOU":  # nothing can be missing
         return
-    import pandas as pd
-
-    nameless = np.flatnonzero(pd.isna(owners))
+    nameless = missing_ids(owners)
     if len(nameless):
         raise DataError(f"{place}: {name} is empty in row {nameless[0]} ({len(nameless)} such rows)")
+    if owners.dtype.kind != "O":
+        return
     texts = np.array([isinstance(owner, str) for owner in owners])
     if texts.any() and not texts.all():
         row = int(np.argmax(texts != texts[0]))
         raise DataError(
             f"{place}: {name} must be of one type, got {owners[0]!r} in row 0 and {owners[row]!r} in row {row}"
         )
+
+
+def missing_ids(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
+    """The rows whose client is missing: None, NaN, or text of blanks."""
+    import pandas as pd
+
+    if owners.dtype.kind == "U":
+        return np.flatnonzero(np.char.strip(owners) == "")
+    missing = np.asarray(pd.isna(owners))
+    if owners.dtype.kind == "O":
+        missing |= np.array([isinstance(owner, str) and not owner.strip() for owner in owners], bool)
+    return np.flatnonzero(missing)
+
+
+def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
+    """Ids of clients without the decimals that a column of numbers gets by a missing entry: client 1.0 is client 1."""
+    numbers = owners
+    if owners.dtype.kind == "O" and all(isinstance(owner, (float, np.floating)) for owner in owners):
+        numbers = owners.astype(np.float64)
+    if numbers.dtype.kind != "f" or not len(numbers) or not np.isfinite(numbers).all():
+        return owners
+    is_whole = (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < _LARGEST_WHOLE
+    return numbers.astype(np.int64) if is_whole else owners
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.data.allocation import new_file, samples_made_in
 from fedkin.data.array_checks import type_of
 from fedkin.data.client_names import ClientNames
@@ -60,7 +60,7 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
         ConfigError: the folder has files.
         StorageError: the disk does not take them.
     """
-    folder = Path(folder)
+    folder = user_path(folder)
     with storage_errors(folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(f"{folder} is there already, with other files; name a new folder")
@@ -98,7 +98,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     Raises:
         DataError: a file is missing, damaged or of another size than it was packed with.
     """
-    folder = Path(folder)
+    folder = user_path(folder)
     about = _description(folder)
     arrays = {name.removesuffix(".npy"): _mapped(folder / name, size) for name, size in about["files"].items()}
     states = {name: file_state(folder / name) for name in (*about["files"], DESCRIPTION)}

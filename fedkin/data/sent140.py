@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.core.storage import user_path
 from fedkin.data import partition
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
@@ -76,7 +77,7 @@ def sent140(
     import pandas as pd
 
     _check_options(fraction, least, clients)
-    file = Path(path) if path is not None else fetch(SENT140) / FILE
+    file = user_path(path) if path is not None else fetch(SENT140) / FILE
     table = _read(file)
     _check_labels(table, file)
     table = _complete(table, file, skip_bad)

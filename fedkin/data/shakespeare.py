@@ -12,6 +12,7 @@ from jaxtyping import Int, UInt
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.core.storage import user_path
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import reading
@@ -65,7 +66,7 @@ def shakespeare(
         positive(name, value)
     if not 0 < train_fraction < 1:
         raise ConfigError(f"train_fraction must be between 0 and 1, got {train_fraction}")
-    file = Path(path) if path is not None else fetch(ROLES) / FILE
+    file = user_path(path) if path is not None else fetch(ROLES) / FILE
     users, texts = _roles(file)
     vocabulary, text = _encoded("".join(texts))
     starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)

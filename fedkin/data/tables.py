@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +13,13 @@ from jaxtyping import Float64
 
 from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples, check_owners
+
+LABELS, NUMBERS = "labels", "numbers"  # how ``FederatedData.columns`` says that names were given to numbers
+_INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
+_log = logging.getLogger("fedkin")
 
 
 class Columns(NamedTuple):
@@ -39,6 +46,7 @@ def table_samples(table: Table, columns: Columns, place: Path | str, title: str,
         DataError: a column that is not there, or that cannot be used, and a missing value; column and row are named.
     """
     check_table(table, place)
+    columns = resolved_columns(table, columns)
     features = feature_columns(table, columns, place)
     return with_features(table, columns, features, numbers(table, features, place), place, title, **more)
 
@@ -59,13 +67,57 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     check_columns(table, [*named, *(columns.features or ())], place)
     features = columns.features
     if features is None:
-        features = [name for name in table.columns if name not in (*named, *columns.unused)]
+        candidates = [name for name in table.columns if name not in (*named, *columns.unused)]
+        features = without_row_numbers(candidates, place)
     clash = [name for name in named if name in features]
     if clash:
         raise ConfigError(f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as well")
     if len(set(named)) < len(named):
         raise ConfigError(f"{place}: label, client and split must be different columns, got {named}")
     return list(features)
+
+
+def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
+    """Names of columns without those of the row numbers of pandas, which would be features that identify samples.
+
+    A column called ``__index_level_0__`` or the like is the index of a DataFrame, and is left out. What a column
+    without a name is, is not known.
+
+    Args:
+        names: of the columns that are to be features.
+        place: file or name to begin errors with.
+
+    Raises:
+        DataError: a column without a name.
+    """
+    index = [name for name in names if _INDEX.fullmatch(str(name))]
+    if index:
+        _log.warning("%s: left out %s, the row numbers of a DataFrame", place, ", ".join(map(str, index)))
+    unnamed = [name for name in names if str(name).startswith(UNNAMED) or not str(name).strip()]
+    if unnamed:
+        raise DataError(
+            f"{place}: expected a name for every column, got {unnamed[0]!r}: probably the row numbers that pandas "
+            "writes; leave them out with to_csv(..., index=False), give the column a name, or name the others with "
+            "features="
+        )
+    return [name for name in names if name not in index]
+
+
+def resolved_columns(table: Table, columns: Columns) -> Columns:
+    """Columns by the names that the table has: 1 may stand for a column called "1", and the reverse."""
+    by_text = {str(name): name for name in table.columns}
+
+    def resolved(name: Any) -> Any:
+        return name if name is None or name in table.columns else by_text.get(str(name), name)
+
+    features = columns.features
+    return columns._replace(
+        label=resolved(columns.label),
+        client=resolved(columns.client),
+        features=None if features is None else [resolved(name) for name in features],
+        split=resolved(columns.split),
+        unused=tuple(resolved(name) for name in columns.unused),
+    )
 
 
 def with_features(
@@ -86,7 +138,25 @@ def with_features(
     split = None if columns.split is None else _text(table[columns.split].to_numpy())
     names = tuple(str(name) for name in features)
     names = names if len(set(names)) == len(names) else None
-    return OwnSamples(place, title, x, table[columns.label], owners, split, feature_names=names, **more)
+    labels = table[columns.label]
+    facts = column_facts(columns, labels, more.get("label_names"))
+    return OwnSamples(place, title, x, labels, owners, split, feature_names=names, columns=facts, **more)
+
+
+def column_facts(columns: Columns, labels: Any, label_names: Sequence[str] | None) -> dict[str, str]:
+    """What is kept of a table's columns, to find them in other tables.
+
+    Args:
+        columns: which column is what.
+        labels: their entries.
+        label_names: names that the user gave to the classes.
+    """
+    facts = {"label": str(columns.label)}
+    if columns.client is not None:
+        facts["client"] = str(columns.client)
+    if label_names is not None and np.asarray(labels).dtype.kind in "iuf":
+        facts[LABELS] = NUMBERS
+    return facts
 
 
 def _named(columns: Columns) -> list[Any]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.storage import user_path
 from fedkin.data.federated import FederatedData
-from fedkin.data.files import Table, read_npy_folder, read_npz, read_table
+from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
 from fedkin.data.leaf import leaf
 from fedkin.data.own_samples import OwnSamples, own_partition
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.parquet import column_names, parquet_samples
 from fedkin.data.partition_options import PartitionOptions, checked
-from fedkin.data.tables import Columns, check_columns, table_samples
+from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
 
-PARQUET = (".parquet", ".pq")
-TABLES = (".csv", ".gz", *PARQUET)
-ENDINGS = (".npz", *TABLES)
+ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 LABEL, CLIENT, SPLIT = "y", "client_id", "split"  # columns where no others are named
 
 
@@ -28,9 +28,9 @@ def load(
     classes: int | None = None,
     train_fraction: float | int | None = None,
     seed: int | None = None,
-    label: str | None = None,
-    client: str | None = None,
-    features: Sequence[str] | None = None,
+    label: str | int | None = None,
+    client: str | int | None = None,
+    features: Any = None,
     label_names: Sequence[str] | None = None,
     partition: str | None = None,
     clients: int | None = None,
@@ -58,11 +58,11 @@ def load(
     A folder that ``pack`` or ``fedkin data make`` wrote is read where it lies: its data may be larger than memory.
 
     Args:
-        path: an ``.npz``, ``.csv`` (or ``.csv.gz``) or ``.parquet`` file, or a folder.
+        path: an ``.npz``, ``.csv``, ``.tsv`` (each also with ``.gz``) or ``.parquet`` file, or a folder.
         classes: C; None for the largest label + 1. Must be given where labels exceed the number of samples.
         train_fraction: each client's share of training samples without ``split``; None for 0.9.
         seed: of the split without ``split``, and of a partition; None for 0.
-        label: the column (or array of an npz file) of the labels; None for ``y``.
+        label: the column (or array of an npz file) of the labels; None for ``y``. A number is the column of that name.
         client: the column of the clients; None for ``client_id``.
         features: the columns of the features, in this order (of an npz file one array); None for all others (``x``).
         label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train together must name
@@ -79,7 +79,8 @@ def load(
         ConfigError: ``train_fraction`` or ``seed`` for data with their own split; columns of a folder; ``client`` and a
             partition.
     """
-    path = Path(path)
+    path = user_path(path)
+    features = None if features is None else _feature_names(features)
     options = own_partition(partition, clients, classes_per_client, alpha, min_samples, "clients")
     if client is not None and options is not None:
         raise ConfigError(f"client = {client} does not apply to partition = {partition}; leave one of them out")
@@ -97,30 +98,33 @@ def load(
     return samples.federation(options, fraction, seed or 0)
 
 
+def _feature_names(features: Any) -> list[str]:
+    """The columns of the features as text. Raises ConfigError for what is no list of names."""
+    names = [features] if isinstance(features, (str, int)) else features
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, (str, int)) for name in names):
+        raise ConfigError(f"features must be a list of columns, such as ['age', 'weight'], got {features!r}")
+    return [str(name) for name in names]
+
+
 def _samples(
     path: Path,
-    label: str | None,
-    client: str | None,
+    label: str | int | None,
+    client: str | int | None,
     features: Sequence[str] | None,
     partition: PartitionOptions | None,
     more: dict,
 ) -> OwnSamples:
     """The samples of a file."""
-    label, client = label or LABEL, client or CLIENT
-    if path.suffix == ".npz" or path.is_dir():
+    label = LABEL if label is None else str(label)
+    client = CLIENT if client is None else str(client)
+    kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
+    if kind == "npz":
         return _array_samples(path, label, client, features, partition is None, more)
-    if path.suffix not in TABLES:
-        raise DataError(
-            f"{path}: expected a file that ends in .npz, {', '.join(TABLES)}, or a folder in LEAF's layout; "
-            f"got {path.suffix or 'no ending'}{'' if path.exists() else ', and there is no such file'}"
-        )
-    parquet = path.suffix in PARQUET
-    table = column_names(path) if parquet else read_table(path, client)
+    table = column_names(path) if kind == "parquet" else read_table(path, client)
     check_columns(table, [label, *([] if partition else [client])], path, _CURES)
-    _refuse_row_numbers(table, path)
     split = SPLIT if SPLIT in table else None
     columns = Columns(label, None if partition else client, features, split, (client,))
-    if parquet:
+    if kind == "parquet":
         return parquet_samples(path, table, columns, **more)
     return table_samples(table, columns, path, path.stem, **more)
 
@@ -149,7 +153,8 @@ def _array_samples(
             cure = _CURES.get(name, "")
             raise DataError(f"{path}: {unknown('array', name, arrays)}{cure and f'; {cure}'}")
     owners = arrays[client] if owned else None
-    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), **more)
+    facts = column_facts(Columns(label, client if owned else None), arrays[label], more.get("label_names"))
+    return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more)
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
@@ -164,12 +169,3 @@ def _refuse_options_of_file(path: Path, options: dict[str, object]) -> None:
         if value is not None:
             kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"
             raise ConfigError(f"{name} = {value} does not apply to {path}, {kind}; leave it out")
-
-
-def _refuse_row_numbers(table: Table, path: Path) -> None:
-    unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
-    if unnamed:  # it would become a feature that identifies the samples
-        raise DataError(
-            f"{path}: expected a name for every column, got {unnamed[0]!r}: probably the row numbers that pandas "
-            "writes; leave them out with to_csv(..., index=False)"
-        )

@@ -24,10 +24,11 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
         table: a DataFrame; its other columns are left out.
         names: of the features that the model was trained with.
         place: file or name to begin errors with.
-        dtype: of the array; a missing value becomes NaN in one of floats.
+        dtype: of the array.
 
     Raises:
-        DataError: a column that is not there, with the nearest one; one that is there twice, or holds no numbers.
+        DataError: a column that is not there, with the nearest one; one that is there twice, or holds no
+            numbers, or a value that is missing or infinite.
     """
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     check_columns(table, names, place, dict.fromkeys(names, "the model needs it"))
@@ -36,9 +37,23 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
             raise DataError(f"{place}: expected columns of different names, got {name!r} twice")
         if table[name].dtype.kind not in "iufb":
             raise DataError(f"{place}: expected numbers in column {name!r}, got {table[name].dtype}")
+        _check_values(table[name], name, place)
     try:
         return table[list(names)].astype(dtype).to_numpy()
-    except (TypeError, ValueError) as error:  # a missing value among integers
+    except (TypeError, ValueError) as error:
         raise DataError(
             f"{place}: columns {names[0]} .. {names[-1]} hold what is no {np.dtype(dtype)}: {error}"
         ) from error
+
+
+def _check_values(column: Any, name: str, place: Path | str) -> None:
+    """Refuse (DataError) a missing or infinite value, and one too large for float32; its row is named."""
+    numbers = column.astype(np.float64).to_numpy(na_value=np.nan)
+    wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        what = "NaN, a missing value" if np.isnan(numbers[row]) else f"{numbers[row]:g}, which is not finite as float32"
+        raise DataError(
+            f"{place}: column {name!r}, row {row} (rows count from 0) holds {what} ({wrong.sum()} such rows); fill it "
+            "in, or leave these rows out"
+        )

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedkin import __version__
 from fedkin.core.errors import ConfigError, StorageError
-from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.export import architecture
 from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
@@ -99,7 +99,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
     facts: dict[str, Any] = {"data": getattr(predictor.samples, "name", None)}
     if (vocabulary := getattr(predictor.samples, "vocabulary", None)) is not None:
         facts["words"] = len(vocabulary)
-    return write([ModelEntry(predictor)], facts, Path(path), format)
+    return write([ModelEntry(predictor)], facts, user_path(path), format)
 
 
 def _described(predictor: Predictor) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     Raises ConfigError where there is none, or it is damaged.
     """
     try:
-        card = json.loads((folder / CARD).read_text())
+        card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
         if card["format"] not in SUFFIXES or not card["models"]:
             raise ValueError("it names no model, or a format of another version")
     except FileNotFoundError:

@@ -9,16 +9,20 @@ import numpy as np
 from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
-from fedkin.data.files import read_npz, read_table
+from fedkin.core.storage import user_path
+from fedkin.data.files import read_npz, read_table, table_kind
+from fedkin.data.own_samples import missing_ids, whole_ids
+from fedkin.data.tables import LABELS, NUMBERS, without_row_numbers
 from fedkin.export.columns import values_of
-from fedkin.export.predictor import Classifier, Decisions, encoded_labels
+from fedkin.export.predictor import Classifier, Decisions, as_samples, encoded_labels
 from fedkin.export.reader import NEWCOMER, Export
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SPLIT = "split"
-_PROBABILITY = "probability_"
+PREDICTION, _PROBABILITY = "prediction", "probability_"
+BEGINS = f"{PREDICTION},{_PROBABILITY}"  # of a file of predictions
 
 
 class Predictions(NamedTuple):
@@ -26,11 +30,13 @@ class Predictions(NamedTuple):
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: where the file has labels.
+        accuracy: over the rows that have a label; None where none has.
+        scored: the number of these rows.
     """
 
     table: pd.DataFrame
     accuracy: float | None
+    scored: int = 0
 
 
 class _File(NamedTuple):
@@ -47,7 +53,8 @@ def predict_file(
     """Predictions for every sample of a file.
 
     Without a model, a client or a cluster, each row is predicted by the model of its own client, where the file says
-    whose it is; an export of one model needs none of them.
+    whose it is; an export of one model needs none of them. Labels are not needed: a row without one is predicted, and
+    not scored.
 
     Args:
         export: the models.
@@ -57,35 +64,63 @@ def predict_file(
         cluster: number of a cluster.
 
     Raises:
-        DataError: columns that are missing, too many or not numeric; labels that the run has not seen.
+        DataError: a file of another kind; columns that are missing or not numeric; a missing value; a row whose
+            client is missing; labels that the run has not seen.
         ConfigError: no such model, client or cluster.
         ModelError: scores that are NaN or infinite.
     """
-    import pandas as pd
-
-    file = _npz(export, path) if path.suffix == ".npz" else _table(export, path)
+    path = user_path(path)
+    file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
+    x = _samples(export, file.x, path)
     chosen = any(choice is not None for choice in (model, client, cluster))
-    if not chosen and file.client is None and len(export.card["models"]) > 1:
-        column = export.card.get("columns", {}).get("client", "client_id")
+    several = len(export.card["models"]) > 1
+    if not chosen and several and file.client is None:
         raise ConfigError(
-            f"{path}: has no column {column!r} that says whose a row is, and the export {len(export.card['models'])} "
-            "models; say --client NAME or --cluster K"
+            f"{path}: has no column {_columns(export)[1]!r} that says whose a row is, and the export "
+            f"{len(export.card['models'])} models; say --client NAME or --cluster K"
         )
-    if chosen or file.client is None or len(export.card["models"]) == 1:
-        classes, proba = _decisions(export.model(model, client=client, cluster=cluster), file.x, path)
+    if not chosen and several:
+        classes, proba = _by_client(export, file._replace(x=x), path)
     else:
-        classes, proba = _by_client(export, file, path)
-    labels = export.card["labels"] or list(range(export.card["classes"]))
-    table = pd.DataFrame({"prediction": np.asarray(labels)[classes]})
-    for number, label in enumerate(labels):
-        table[f"{_PROBABILITY}{label}"] = proba[:, number]
+        classes, proba = _decisions(export.model(model, client=client, cluster=cluster), x, path)
+    table = _prediction_table(export, classes, proba)
     if file.y is None:
         return Predictions(table, None)
+    return _scored(export, table, classes, file.y, path)
+
+
+def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) -> pd.DataFrame:
+    """A row for each sample: its class, and the probability of each class."""
+    import pandas as pd
+
+    labels = export.card["labels"] or list(range(export.card["classes"]))
+    table = pd.DataFrame({PREDICTION: np.asarray(labels)[classes]})
+    for number, label in enumerate(labels):
+        table[f"{_PROBABILITY}{label}"] = proba[:, number]
+    return table
+
+
+def _scored(export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path) -> Predictions:
+    """Predictions with their accuracy over the rows that have a label."""
+    import pandas as pd
+
+    has_label = np.array([not pd.isna(label) and str(label).strip() != "" for label in y], bool)
+    if not has_label.any():
+        return Predictions(table, None)
+    by_number = export.card.get("columns", {}).get(LABELS) == NUMBERS
     try:
-        known = encoded_labels(file.y, export.card["labels"], export.card["classes"])
+        known = encoded_labels(y[has_label], export.card["labels"], export.card["classes"], by_number)
+    except DataError as error:
+        raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error
+    return Predictions(table, float(np.mean(known == classes[has_label])), int(has_label.sum()))
+
+
+def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
+    """All samples as the models take them, so that what is wrong is found in its row of the file."""
+    try:
+        return as_samples(x, export.samples)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    return Predictions(table, float(np.mean(known == classes)))
 
 
 def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
@@ -98,11 +133,19 @@ def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
 def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     """What each client's own model decides of its rows."""
     assert file.client is not None
-    names = np.array([str(name) for name in file.client])
+    column = _columns(export)[1]
+    missing = missing_ids(file.client)
+    if len(missing):
+        raise DataError(
+            f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client ({len(missing)} such "
+            "rows); fill it in, or predict all rows by one model: --client NAME or --cluster K"
+        )
+    names = np.array([str(name) for name in whole_ids(file.client)])
     for name in np.unique(names):
         if name not in export.clients:
+            row = int(np.argmax(names == name))
             wrong = unknown("client", str(name), export.clients)
-            raise ConfigError(f"{path}: {wrong}; {NEWCOMER}; or say --client NAME")
+            raise ConfigError(f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or say --client NAME")
     classes, proba = np.empty(len(file.x), np.int64), np.empty((len(file.x), export.card["classes"]))
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])
@@ -111,19 +154,25 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     return Decisions(classes, proba)
 
 
+def _columns(export: Export) -> tuple[str, str]:
+    """The columns of labels and clients."""
+    columns = export.card.get("columns", {})
+    return columns.get("label", "y"), columns.get("client", "client_id")
+
+
 def _npz(export: Export, path: Path) -> _File:
     arrays = read_npz(path, ("x",))
-    columns = export.card.get("columns", {})
-    return _File(arrays["x"], arrays.get(columns.get("label", "y")), arrays.get(columns.get("client", "client_id")))
+    label, client = _columns(export)
+    return _File(arrays["x"], arrays.get(label), arrays.get(client))
 
 
 def _table(export: Export, path: Path) -> _File:
-    columns = export.card.get("columns", {})
-    label, client = columns.get("label", "y"), columns.get("client", "client_id")
+    label, client = _columns(export)
     table = read_table(path, client)
     shape, names = export.card["input"]["shape"], export.card["input"]["features"]
     if names is None:
-        names = [name for name in table if name not in (label, client, _SPLIT)]
+        others = [name for name in table if name not in (label, client, _SPLIT)]
+        names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
             f"{path}: the model takes {int(np.prod(shape))} features, and the file has {len(names)} columns besides "

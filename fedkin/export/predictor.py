@@ -235,7 +235,7 @@ def _array(x: Any) -> np.ndarray:
         raise DataError(f"expected samples of one shape, in an array [B ...]; got {error}") from error
 
 
-def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s"]:
+def encoded_labels(y: Any, label_names: Any, classes: int, by_number: bool = True) -> Int[np.ndarray, "s"]:
     """Labels as numbers.
 
     Args:
@@ -243,12 +243,15 @@ def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s
             are there. Where all names are numbers, such as 3 and 5, a number is a name.
         label_names: of the classes 0, 1, ..; None where labels are numbers.
         classes: C.
+        by_number: whether a number may stand for a class that has a name, as its position.
 
     Raises:
         DataError: a label that the run has not seen.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = _plain_labels(label_array(y, "labels"), names)
+    if names and not by_number:
+        labels = _as_names(labels, names)
     if labels.dtype.kind == "U" and names:
         numbers = {name: number for number, name in enumerate(names)}
         unseen = sorted(set(labels.tolist()) - numbers.keys())
@@ -260,6 +263,23 @@ def encoded_labels(y: Any, label_names: Any, classes: int) -> Int[np.ndarray, "s
         wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
         raise DataError(f"labels must be integers 0..{classes - 1}{known}, as those of the run; got {wrong}")
     return labels.astype(np.int64)
+
+
+def _as_names(labels: Shaped[np.ndarray, "s"], names: Sequence[str]) -> Shaped[np.ndarray, "s"]:
+    """Labels as names of classes: 0 and 1 are False and True where these are the names. Raises DataError for numbers
+    elsewhere, of which nothing says which class they mean."""
+    if labels.dtype.kind == "U":
+        return labels
+    texts = np.array([str(label) for label in labels.tolist()])
+    if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
+        return np.where(texts == "1", "True", "False")
+    unknown_labels = sorted(set(texts.tolist()) - set(names))
+    if unknown_labels:
+        raise DataError(
+            f"the label {unknown_labels[0]} is a number, and the run knows the labels {', '.join(names)}; write "
+            "those in its place"
+        )
+    return texts
 
 
 def _plain_labels(labels: Shaped[np.ndarray, "s"], names: Sequence[str]) -> Shaped[np.ndarray, "s"]:

@@ -18,6 +18,7 @@ from fedkin.config import registry
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
 from fedkin.core.layout import Samples
+from fedkin.core.storage import user_path
 from fedkin.export.folder import FROM_UINT8, read_card
 from fedkin.export.formats import library
 from fedkin.export.predictor import Classifier, Predictor
@@ -176,7 +177,8 @@ def load(folder: str | Path, model: Any = None) -> Export:
     Raises:
         ConfigError: no export, or a damaged one.
     """
-    return Export(Path(folder), read_card(Path(folder)), model)
+    path = user_path(folder)
+    return Export(path, read_card(path), model)
 
 
 def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:

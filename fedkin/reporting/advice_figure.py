@@ -12,7 +12,7 @@ from scipy.cluster.hierarchy import dendrogram, linkage
 
 from fedkin.analysis.advise.advice import Advice
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
-from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
+from fedkin.reporting.style import COLOURS, FADED, check_figure, headline, new_figure, prepare, save_as
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
@@ -20,6 +20,7 @@ def save(advice: Advice, path: Path) -> list[Path]:
 
     Raises StorageError where it cannot be written.
     """
+    check_figure(path)
     return save_as(lambda: draw(advice), path)
 
 

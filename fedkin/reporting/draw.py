@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.storage import user_path
 from fedkin.reporting import membership_figure, run_figure, trust_graph_figure
+from fedkin.reporting.style import check_figure
 from fedkin.run.results import Run
 from fedkin.run.run_folder import against_folder, make_folder
 
@@ -35,14 +37,16 @@ def draw(result: Run | RepeatedRuns | Comparison | EpsStudy | Advice, folder: st
     Raises:
         ConfigError: no folder is given and the result has none, a figure's name in its place, or a result that is
             nothing that can be drawn.
-        StorageError: the folder cannot be written.
+        StorageError: the folder cannot be written, or has a figure of that name that fedkin did not write.
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:
         raise ConfigError("draw needs a folder to write in: this result has none of its own")
-    target = Path(place)
+    target = user_path(place)
     if target.suffix in (".png", ".svg", ".pdf") and not target.is_dir():
         raise ConfigError(f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a figure")
+    if folder is not None and place != getattr(result, "folder", None):
+        check_figure(target / "figure")
     if isinstance(result, Run):
         make_folder(target)
         _draw_run(result, target)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from fedkin.analysis.eps_study import EpsStudy
-from fedkin.reporting.style import COLOURS, FADED, new_figure, prepare, save_as
+from fedkin.reporting.style import COLOURS, FADED, check_figure, new_figure, prepare, save_as
 
 
 def save(study: EpsStudy, path: Path) -> list[Path]:
@@ -18,6 +18,7 @@ def save(study: EpsStudy, path: Path) -> list[Path]:
 
     Raises StorageError where it cannot be written.
     """
+    check_figure(path)
     return save_as(lambda: draw(study), path)
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
 
 # Okabe and Ito's colours, distinct for every kind of colour vision; line styles distinguish them in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -53,8 +53,7 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
 
     Raises StorageError where it cannot be written.
     """
-    base = path.with_suffix("") if path.suffix in (".png", ".svg") else path
-    paths = [base.with_name(base.name + ending) for ending in (".png", ".svg")]
+    paths = figure_paths(path)
     with matplotlib.rc_context(STYLE):
         figure = draw()
         fit(figure)
@@ -63,10 +62,29 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
     return paths
 
 
+def figure_paths(path: Path) -> list[Path]:
+    """The two files of a figure, with or without an ending: png and svg."""
+    base = path.with_suffix("") if path.suffix in (".png", ".svg") else path
+    return [base.with_name(base.name + ending) for ending in (".png", ".svg")]
+
+
+def check_figure(path: Path) -> None:
+    """Refuse (StorageError) a path at which a figure would replace a file that fedkin did not write."""
+    for target in figure_paths(path):
+        check_output(target)
+
+
+def figure_metadata(kind: str) -> dict[str, Any]:
+    """What a figure's file says of itself: who has written it, and no date, so that the same figure gives the same
+    bytes."""
+    dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    return {"Software" if kind == "png" else "Creator": WRITTEN_BY, **dates[kind]}
+
+
 def write(figure: Figure, path: Path) -> None:
     """Write a figure in the format of its ending (png or svg); the same figure gives the same bytes."""
     kind, content = path.suffix[1:], io.BytesIO()
-    figure.savefig(content, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None)
+    figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))
     write_atomic(path, content.getvalue())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
-from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.core.storage import check_output, storage_errors, user_path, write_atomic
 from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
@@ -69,17 +70,22 @@ class Evaluation:
             The paths.
 
         Raises:
-            StorageError: it cannot be written, or holds an evaluation of other data by the same name.
+            StorageError: it cannot be written, or holds an evaluation of other data by the same name, or a file
+                of that name from elsewhere.
         """
-        stem = Path(folder) / "-".join(part for part in ("evaluation", self.name, self.split) if part)
+        folder = user_path(folder)
+        stem = folder / "-".join(part for part in ("evaluation", self.name, self.split) if part)
         _refuse_others(Path(f"{stem}.json"), self.summary.get(DIGEST))
         files = {
             Path(f"{stem}.csv"): self.clients.to_csv(index=False),
             Path(f"{stem}-clusters.csv"): self.clusters.to_csv(index=False),
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
-        with storage_errors(Path(folder)):
-            Path(folder).mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            first_name = re.match(r"[^,:]*[,:]", text)  # of a column or a key: the others depend on the options
+            check_output(path, begins=first_name[0] if first_name else text)
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             write_atomic(path, text)
         return list(files)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedkin.config import registry
+from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError
 from fedkin.data.client_names import ClientNames
 from fedkin.run import checkpoint, run_folder
@@ -36,9 +37,10 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     """
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
     if not finished and not last_checkpoint and "seeds" not in config.get("run", {}):
+        resume = shell_command("fedkin", "run", "--resume", run)
         raise ConfigError(
-            f"{run} holds a run that is not finished: resume it (fedkin run --resume {run}), or export its last "
-            "checkpoint (--checkpoint)"
+            f"{run} holds a run that is not finished: resume it ({resume}), or export its last checkpoint "
+            "(--checkpoint)"
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)

@@ -51,7 +51,7 @@ def export(
         "method": config["method"],
         **{option: config[option] for option in ("server_optimizer", "personal") if option in config},
         "data": data["name"],
-        "columns": {"label": data.get("label") or "y", "client": data.get("client") or "client_id"}
+        "columns": {"label": _named(data, "label", "y"), "client": _named(data, "client", "client_id")}
         | (getattr(trained.parts.samples, "columns", None) or {}),
         "model": None if "python" in config else config["model"],
         "rounds": trained.rounds,
@@ -63,6 +63,11 @@ def export(
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
     return write([_entry(trained, predictor, clients) for predictor in predictors], facts, path, format)
+
+
+def _named(data: dict[str, Any], option: str, default: str) -> str:
+    """The name of a column in the section [data]."""
+    return default if data.get(option) is None else str(data[option])
 
 
 def _assignment(trained: TrainedModels) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import State
 from fedkin.core.records import Record
+from fedkin.core.storage import user_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +177,7 @@ class ModelAccess:
         """
         from fedkin.run.exporting import export
 
-        return export(self.trained, self.config, self.clients, self.fingerprint, Path(path), format)
+        return export(self.trained, self.config, self.clients, self.fingerprint, user_path(path), format)
 
     def evaluate(
         self,

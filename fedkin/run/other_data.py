@@ -12,8 +12,11 @@ from fedkin.config.comparison_grid import slug
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.layout import Samples
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.storage import user_path
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
+from fedkin.data.files import read_npz, read_table, table_kind
+from fedkin.data.tables import LABELS, NUMBERS, check_columns
 from fedkin.data.user_data import ENDINGS
 from fedkin.export.predictor import Decisions, encoded_labels
 from fedkin.run.evaluation import DIGEST, Evaluation, tables
@@ -65,13 +68,16 @@ def _name(data: str, cluster: int | None) -> str:
     return slug(Path(stem).name) + ("" if cluster is None else f"-cluster-{cluster}")
 
 
-def load_other(path: Path, own: dict[str, Any], classes: int, options: dict[str, Any], pooled: bool) -> FederatedData:
-    """The data of a file, with the columns of the run's own where no others are named.
+def load_other(
+    path: Path, own: dict[str, Any], samples: Samples, options: dict[str, Any], pooled: bool
+) -> FederatedData:
+    """The data of a file, with the columns of the run's own where no others are named. Columns that the run does not
+    know are left out.
 
     Args:
         path: a table or an npz file.
         own: the run's section [data].
-        classes: C of the run.
+        samples: the run's.
         options: of ``fk.data.load``, such as ``label`` and ``client``.
         pooled: whether a file that does not say whose its samples are is one client's.
 
@@ -79,22 +85,41 @@ def load_other(path: Path, own: dict[str, Any], classes: int, options: dict[str,
         ConfigError, DataError: as ``fk.data.load``; an option of another kind.
     """
     from fedkin.data import load
-    from fedkin.data.files import read_npz, read_table
     from fedkin.data.user_data import CLIENT
 
+    path = user_path(path)
     known = ("label", "client", "features")
     for name in options:
         if name not in known:
             raise ConfigError(f"{unknown('option', name, known)}; fedkin evaluate --help says what there is")
     chosen = {name: own[name] for name in (*known, "label_names") if own.get(name) is not None} | options
     if "label_names" not in chosen:
-        chosen["classes"] = classes
+        chosen["classes"] = int(samples.classes)
+    names = getattr(samples, "feature_names", None)
+    is_table = path.is_file() and table_kind(path) != "npz"
+    if is_table and names is not None and "features" not in chosen:
+        check_columns(read_table(path), names, path, dict.fromkeys(names, "the model needs it"))
+        chosen["features"] = list(names)
     if pooled and path.is_file():
-        columns = read_npz(path) if path.suffix == ".npz" else read_table(path).columns
-        if chosen.get("client", CLIENT) not in columns and "client" not in options:
+        columns = read_table(path).columns if is_table else read_npz(path)
+        if str(chosen.get("client", CLIENT)) not in columns and "client" not in options:
             chosen = {**chosen, "partition": "iid", "clients": 1}
             chosen.pop("client", None)
-    return load(path, **chosen)
+    data = load(path, **chosen)
+    _refuse_numbers(data, samples, path)
+    return data
+
+
+def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
+    """Refuse (DataError) labels that are numbers, where those of the run were names."""
+    of_file, of_run = data.columns or {}, getattr(samples, "columns", None) or {}
+    names = getattr(samples, "label_names", None)
+    if names is None or of_file.get(LABELS) != NUMBERS or of_run.get(LABELS) == NUMBERS:
+        return
+    try:
+        encoded_labels(data.y, names, int(samples.classes), by_number=False)
+    except DataError as error:
+        raise DataError(f"{path}: column {of_file['label']!r}: {error}") from error
 
 
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
@@ -117,10 +142,9 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
 def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
     """The labels of other data as the run numbers them, by name where they have names. Raises DataError for a label
     that the run has not seen."""
-    named = data.label_names is not None
-    labels = np.array(data.label_names)[data.y] if named else data.y
+    labels = data.y if data.label_names is None else np.array(data.label_names)[data.y]
     try:
-        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes))
+        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes), by_number=False)
     except DataError as error:
         raise DataError(f"{data.name}: {error}") from error
 

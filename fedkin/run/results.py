@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ from jaxtyping import Float, Int
 
 from fedkin.config import registry
 from fedkin.config.shared_options import configured_clusters
+from fedkin.core.display import shell_command
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import user_path, write_atomic
 from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
@@ -190,12 +192,12 @@ class Run(ModelAccess):
         """
         folders: list[run_folder.Folder] = []
         try:
-            self._save(Path(path), folders)
+            self._save(user_path(path), folders)
         except Exception:
             for folder in reversed(folders):
                 folder.withdraw()
             raise
-        return Path(path)
+        return user_path(path)
 
     def _save(self, target: Path, folders: list[run_folder.Folder]) -> None:
         folder = run_folder.Folder.create(target, self.config, self.fingerprint)
@@ -233,7 +235,7 @@ class Run(ModelAccess):
         """
         import pandas as pd
 
-        source = Path(path)
+        source = user_path(path)
         config, records = run_folder.read_config(source), run_folder.read_records(source)
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
         if "seeds" in config.get("run", {}):
@@ -243,14 +245,16 @@ class Run(ModelAccess):
         if not (source / SUMMARY).exists():
             raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
         try:
-            clients = pd.read_parquet(source / CLIENTS)
+            clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
         except Exception as error:  # a damaged file makes its reader raise whatever it may
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config["method"]["name"])
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
-            _log.warning("%s; resume it to make that again: fedkin run --resume %s", reason, source)
+            _log.warning(
+                "%s; resume it to make that again: %s", reason, shell_command("fedkin", "run", "--resume", source)
+            )
         given = model is not None or data is not None or method is not None
         made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]

@@ -33,7 +33,14 @@ import tomli_w
 
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
-from fedkin.core.storage import append_line, complete_lines, force_to_disk, storage_errors, write_atomic
+from fedkin.core.storage import (
+    append_line,
+    complete_lines,
+    force_to_disk,
+    storage_errors,
+    toml_text,
+    write_atomic,
+)
 from fedkin.core.world import World
 from fedkin.privacy.journal import JOURNAL, RELEASE, SECRET_SUMS
 from fedkin.run import checkpoint, integrity
@@ -249,7 +256,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises CheckpointError where there is none, and where it says of no method, or of no run.
     """
     try:
-        config = tomllib.loads((path / CONFIG).read_text())
+        config = tomllib.loads(toml_text(path / CONFIG))
     except FileNotFoundError:
         raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it") from None
     except (OSError, ValueError) as error:

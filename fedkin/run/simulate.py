@@ -20,6 +20,7 @@ from fedkin.config.schema import Values, check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.progress import shown
+from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods.personal_parts import PersonalPart
@@ -161,7 +162,7 @@ def simulate(
     poisoned, shifts = poisoned_data(data, shift, options.attack)
     worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
-    folder = Path(out) if out else None
+    folder = user_path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
         trackers = make_trackers(track, folder)
         return _run(Experiment(worlds, plan, description, listener, resume, trackers, options), methods, folder)

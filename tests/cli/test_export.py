@@ -117,7 +117,7 @@ def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -
 
     refused(predict(table.rename(columns={"pulse": "puls"})), "unknown column 'pulse'; did you mean 'puls'", "t.csv")
     refused(predict(table.assign(pulse="x")), "expected numbers in column 'pulse'")
-    refused(predict(table.assign(pulse=np.nan)), "sample 0 holds NaN")
+    refused(predict(table.assign(pulse=np.nan)), "column 'pulse', row 0 (rows count from 0) holds NaN")
     refused(predict(table.assign(outcome="wel")), "unknown label 'wel'; did you mean 'well'", "trained without it")
     refused(predict(table.assign(hospital="nort")), "unknown client 'nort'; did you mean 'north'", ".place(x, y)")
     refused(predict(table.drop(columns="hospital")), "no column 'hospital'", "--client NAME or --cluster K")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedkin.config.comparison_axes import from_text
 from fedkin.config.loader import Sections, parse_override, parse_value, read
-from fedkin.config.run import DEMO
+from fedkin.config.run import DEMO, load
 from fedkin.core.errors import ConfigError, DataError
 
 
@@ -95,3 +96,47 @@ def test_what_a_constructor_refuses_has_its_place() -> None:
 
     with pytest.raises(ConfigError, match=r"^f: data: too few"):
         Sections({}, ["data"], lambda key: f"f: {key}").construct({"data": refuse})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (".1", 0.1),
+        ("1.", 1.0),
+        ("-.5", -0.5),
+        ("+.5e-3", 0.0005),
+        ("1.e3", 1000.0),
+        ("+1", 1),
+        ("1e-3", 0.001),
+        ("1_000", 1000),
+        ("[.1, 1., 2]", [0.1, 1.0, 2]),
+        ("{lr = .1}", {"lr": 0.1}),
+    ],
+)
+def test_numbers_need_no_digit_on_both_sides_of_the_point(text: str, value: object) -> None:
+    parsed = parse_value(text)
+    assert parsed == value and type(parsed) is type(value)
+    assert parse_override(f"local.lr={text}").value == value
+
+
+@pytest.mark.parametrize("text", [".", "..", "./1.", "1.2.3", "v1.", "data/.1", ".1a", "a.b", "192.168.0.1"])
+def test_points_in_words_stay(text: str) -> None:
+    assert parse_value(text) == text
+
+
+def test_numbers_of_a_grid_are_written_alike() -> None:
+    assert from_text("local.lr=.1,1.,1e-3").values == [0.1, 1.0, 0.001]
+    assert from_text("local.lr=.5").values == [0.5]
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_bytes(b"\xef\xbb\xbf[run]\nrounds = 3\n")
+    assert read(file, [])[0] == {"run": {"rounds": 3}}
+
+
+def test_a_number_is_the_text_of_an_option_that_takes_text() -> None:
+    config = load(None, ["data.path=t.csv", "data.label=1", "data.client=2"])
+    assert (config.data["label"], config.data["client"]) == ("1", "2")
+    with pytest.raises(ConfigError, match=r"data\.label: expected a valid string, got True"):
+        load(None, ["data.path=t.csv", "data.label=true"])

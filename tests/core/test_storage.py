@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from fedkin.core.errors import StorageError
+from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.storage import (
+    WRITTEN_BY,
     append_line,
+    check_output,
     complete_lines,
     drop_torn_line,
     file_system,
     force_to_disk,
     storage_errors,
+    toml_text,
+    user_path,
     write_atomic,
 )
 from tests.full_disk import no_file_longer_than
@@ -101,3 +105,45 @@ def test_what_was_added_to_a_file_is_forced_to_the_disk(tmp_path: Path, monkeypa
 def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"^cannot read .*: Is a directory$"), storage_errors(tmp_path, "read"):
         tmp_path.read_bytes()
+
+
+def test_a_path_of_a_user_begins_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_path("~/t.csv") == tmp_path / "t.csv" and user_path(Path("~")) == tmp_path
+    assert user_path("a/~/t.csv") == Path("a/~/t.csv") and user_path("") == Path()
+    assert user_path("C:/t.csv") == Path("C:/t.csv")  # one letter is a drive
+
+
+@pytest.mark.parametrize("address", ["https://example.org/t.csv", "s3://bucket/t.csv", "hdfs://host/t"])
+def test_an_address_is_no_path(address: str) -> None:
+    for given in (address, Path(address)):
+        with pytest.raises(ConfigError, match=f"{address}: expected a path on this machine, got an address"):
+            user_path(given)
+
+
+def test_only_own_files_are_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "my table.csv"
+    check_output(target)
+    target.touch()
+    check_output(target)
+    target.write_text("prediction,probability_a\n")
+    check_output(target, begins="prediction,")
+    with pytest.raises(StorageError, match=r"my table\.csv exists, and .*rm '.*my table"):
+        check_output(target)
+    with pytest.raises(StorageError, match="is read by this command"):
+        check_output(target, [target], begins="prediction,")
+    (tmp_path / "link.csv").symlink_to(target)
+    with pytest.raises(StorageError, match=r"link\.csv is read by this command"):
+        check_output(tmp_path / "link.csv", [target], begins="prediction,")
+    with pytest.raises(StorageError, match="is a folder; name a file in it"):
+        check_output(tmp_path)
+    target.write_text(f"<meta content='{WRITTEN_BY}'>")
+    check_output(target)
+
+
+def test_toml_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_bytes(b'\xef\xbb\xbfname = "K\xc3\xb6ln"\n')
+    assert toml_text(file) == 'name = "Köln"\n'
+    write_atomic(file, os.fsdecode(b"r\xe4"))
+    assert toml_text(file) == os.fsdecode(b"r\xe4")

@@ -37,7 +37,10 @@ def test_columns_are_taken_by_name(table: pd.DataFrame) -> None:
         (TABLE.rename(columns={"dose": "doze"}), "samples: unknown column 'dose'; did you mean 'doze'.*model needs it"),
         (TABLE.assign(dose="a"), "expected numbers in column 'dose'"),
         (TABLE[["age", "dose", "age"]], "'age' twice"),
-        (TABLE.assign(dose=pd.Series([1, None], dtype="Int64")), "sample 1 holds NaN"),
+        (
+            TABLE.assign(dose=pd.Series([1, None], dtype="Int64")),
+            r"samples: column 'dose', row 1 .* holds NaN",
+        ),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(table: pd.DataFrame, message: str) -> None:

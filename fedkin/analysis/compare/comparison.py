@@ -19,7 +19,7 @@ from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import Grid, check_measure
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import user_path, write_atomic
 from fedkin.run import run_folder
 from fedkin.run.attacked_runs import HONEST
 from fedkin.run.results import Run
@@ -306,7 +306,7 @@ class Comparison:
 
         Raises CheckpointError where there is none, or where a finished run is damaged.
         """
-        folder = Path(path)
+        folder = user_path(path)
         grid = reopen(folder)
         cells = list(cells_of(grid, folder))
         runs = {cell.key: run for cell in cells if (run := finished_run(cell)) is not None}

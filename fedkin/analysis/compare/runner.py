@@ -19,6 +19,7 @@ from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.storage import user_path
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.loop import OnRound
@@ -67,9 +68,9 @@ def compare(
             cannot import.
         StorageError, CheckpointError: about the folder.
     """
-    checked = replace(load(Path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
+    checked = replace(load(user_path(study) if study else None, overrides, methods, seeds, axes=grid), by=by)
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
-    folder = Path(out)
+    folder = user_path(out)
     with folder_lock(folder), interruptible():
         created = reopen_same(folder, checked) if resume else create(folder, checked)
         comparison = run(checked, folder, on_round=on_round, created=created, jobs=jobs, engine=engine)

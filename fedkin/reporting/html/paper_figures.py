@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -18,11 +19,11 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import check_output, write_atomic
 from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
-from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE
+from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE, figure_metadata
 from fedkin.run import run_folder
 
 WIDTH = 3.3  # inches
@@ -38,7 +39,7 @@ COLUMN: Any = {
 }
 _MARKERS = "osD^PXv*ph"
 _GREY = "#9AA3AD"
-_DATES: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": None}
+_KINDS = ("pdf", "svg", "png")
 
 
 def save(contents: Json, target: Path) -> list[Path]:
@@ -48,10 +49,13 @@ def save(contents: Json, target: Path) -> list[Path]:
 
     Raises StorageError where they cannot be written.
     """
+    figures = list(_figures(contents))
+    for name, kind in itertools.product([figure.name for figure in figures], _KINDS):
+        check_output(target / f"{name}.{kind}")
     run_folder.make_folder(target)
     paths = []
     with matplotlib.rc_context(COLUMN):
-        for name, height, draw, run in _figures(contents):
+        for name, height, draw, run in figures:
             figure = Figure(figsize=(WIDTH, height + (0.15 if run else 0)), layout="constrained")
             FigureCanvasAgg(figure)
             draw(figure)
@@ -59,9 +63,9 @@ def save(contents: Json, target: Path) -> list[Path]:
                 figure.suptitle(run, fontsize=7, x=0.01, ha="left")
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # laid out once, and not again for every kind of file
-            for kind, metadata in _DATES.items():
+            for kind in _KINDS:
                 content = io.BytesIO()
-                figure.savefig(content, format=kind, dpi=300, metadata=metadata)
+                figure.savefig(content, format=kind, dpi=300, metadata=figure_metadata(kind))
                 paths.append(target / f"{name}.{kind}")
                 write_atomic(paths[-1], content.getvalue())
     return paths

@@ -17,6 +17,7 @@ from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
+from fedkin.core.storage import user_path
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
 from fedkin.run import run_folder
 from fedkin.run.description import method_in
@@ -81,7 +82,7 @@ def read_runs(source: Any) -> ReportInput:
     if isinstance(source, RepeatedRuns):
         return ReportInput("seeds", tuple(one for run in source.runs for one in _with_others(run)))
     if isinstance(source, (str, Path)):
-        return _read(Path(source))
+        return _read(user_path(source))
     if isinstance(source, Comparison):
         return _of_comparison(source, source.folder)
     raise ConfigError(f"expected a run, several seeds, a comparison or the folder of one, got {type(source).__name__}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -232,7 +233,7 @@ def _count(migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path / run_folder.CLIENTS)
+        return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
     except Exception as error:  # a damaged file makes its reader raise whatever it may
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.core.errors import ConfigError
-from fedkin.core.storage import write_atomic
+from fedkin.core.storage import check_output, user_path, write_atomic
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import page
 from fedkin.reporting.html.read_runs import read_runs
@@ -61,11 +61,13 @@ def report(
     runs = read_runs(result)
     if out is None and runs.folder is None:
         raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")
-    target = Path(out) if out is not None else Path(str(runs.folder)) / FILE
+    target = user_path(out) if out is not None else Path(str(runs.folder)) / FILE
+    if out is not None and target != Path(str(runs.folder)) / FILE:
+        check_output(target)
     charts = contents(runs, data, model, similarity)
-    write_atomic(target, page(charts))
-    if figures is not None:
+    if figures is not None:  # before the page, so that a refused figure leaves nothing
         from fedkin.reporting.html.paper_figures import save
 
-        save(charts, Path(figures))
+        save(charts, user_path(figures))
+    write_atomic(target, page(charts))
     return target
