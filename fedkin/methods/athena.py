@@ -33,6 +33,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, AssignedModels
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_fraction, check_positive_integer
@@ -68,6 +69,7 @@ class AthenaState(LastLayerState):
         return trained
 
 
+@plain_options
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
     """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by all."""

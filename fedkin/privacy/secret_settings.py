@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.secret.client import LEAST
 from fedkin.secret.neighbours import ring_size
 from fedkin.security.secret_keys import check_installed
 
 
+@plain_options
 @dataclass(frozen=True)
 class SecretSums:
     """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that
