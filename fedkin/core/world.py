@@ -83,6 +83,11 @@ class World(Protocol):
         ...
 
 
+def client_names(world: World) -> Sequence[str] | None:
+    """The names of all clients, where the world knows them; only messages need them."""
+    return getattr(world, "client_names", None)
+
+
 class LateReply(NamedTuple):
     """A reply that came after its round."""
 
