@@ -20,13 +20,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedkin.config import registry
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.plain import plain
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
+from fedkin.data.client_ids import client_ids, missing_ids
 from fedkin.data.from_arrays import from_arrays
+from fedkin.data.labels import check_present
+from fedkin.data.user_arrays import unmasked, user_array
 from fedkin.export.predictor import Predictor
-from fedkin.run.placement import Placement
+from fedkin.run.placement import Placement, newcomer_policy
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate, trainable
 
@@ -66,6 +71,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
         models_: [K, P], one flat vector for each cluster; for each client where clients have models of their own.
+        membership_: [N, K], each client's share of each model, where clients mix all models (FedEM, FedRC); else None.
         n_features_in_: D.
         run_: the finished run. It is not pickled.
     """
@@ -111,25 +117,27 @@ class Clustered(ClassifierMixin, BaseEstimator):
             ValueError: samples, labels and groups that do not fit each other; fewer than two classes.
             ConfigError, MethodError, ModelError: as ``fk.simulate``.
         """
-        X, y = validate_data(self, X, y, dtype=np.float32, allow_nd=True)
+        X, y = validate_data(self, _samples(X), _labels(y), dtype=np.float32, allow_nd=True)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"Clustered needs labels of at least 2 classes, got 1 class: {_plain(self.classes_[0])!r}")
         if groups is None:
             warnings.warn(_NO_GROUPS, UserWarning, stacklevel=2)
         owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Clustered needs labels of at least 2 classes, got 1 class: {_plain(self.classes_[0])!r}")
         self.groups_, clients = np.unique(owners, return_inverse=True)
         N, C, names = len(self.groups_), len(self.classes_), _names(self.classes_)
         data = from_arrays(X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator")
         data = replace(data, client_names=_names(self.groups_))
-        self._data = OneSample(X[:1], labels[:1], C)
+        self._data = OneSample(X[:1].copy(), labels[:1].copy(), C)
+        method = self._method(N)
+        self._check_selected(method, N)
         self.run_ = simulate(
-            self._method(N),
+            method,
             data,
             self._model(data),
-            rounds=self.rounds,
-            cohort=min(self.cohort, N),
+            rounds=plain(self.rounds),
+            cohort=min(plain(self.cohort), N),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             evaluate_every=0,  # there are no test samples
@@ -154,21 +162,28 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: a client that is not known: ``assign`` finds its cluster first.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=False)
+        check_is_fitted(self, "models_")
+        X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
         if groups is None:
-            shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(self._model_index)
-            parts = [shares[k] * self._predictor(int(k)).predict(X, proba=True) for k in np.flatnonzero(shares)]
-            return np.sum(parts, axis=0)
+            return self._mean_probabilities(X)
         models = self._model_index[self._positions(_one_per_sample(groups, len(X)))]
         probabilities = np.zeros((len(X), len(self.classes_)))
         for k in np.unique(models):
             probabilities[models == k] = self._predictor(int(k)).predict(X[models == k], proba=True)
         return probabilities
 
+    def _mean_probabilities(self, X: np.ndarray) -> Float[np.ndarray, "M C"]:
+        """The mean over the clients of what each one's model says of the samples."""
+        if self.membership_ is not None:
+            mean = self.membership_.mean(axis=0)
+            return self._mixture(mean).predict(X, proba=True)
+        shares = np.bincount(self._model_index, minlength=len(self.models_)) / len(self._model_index)
+        parts = [shares[k] * self._predictor(int(k)).predict(X, proba=True) for k in np.flatnonzero(shares)]
+        return np.sum(parts, axis=0)
+
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; arguments and errors as ``predict_proba``."""
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        return float(accuracy_score(_labels(y), self.predict(X, groups), sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
         """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers, and remember it.
@@ -184,19 +199,20 @@ class Clustered(ClassifierMixin, BaseEstimator):
             MethodError: a method that cannot place newcomers, or whose clients have models of their own; an estimator
                 that was pickled.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "models_")
+        group = _one_group(group)
         groups = _wide_enough(self.groups_, group)
         if np.isin(group, groups):
             raise ValueError(f"client {group!r} is known already; its cluster is in labels_")
         if not hasattr(self, "run_"):
             raise MethodError("the run behind this estimator was not pickled, and placing needs it: fit it again")
-        if self.run_.trained.personal:
+        if self.run_.trained.personal and self.membership_ is None:
             raise MethodError(
                 f"{self.run_.trained.method} gives each client a model of its own, and a client that was not in fit "
                 "has none; fit again with it"
             )
-        X = validate_data(self, X, dtype=np.float32, allow_nd=True, reset=False)
-        labels = column_or_1d(y)
+        X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
+        labels = column_or_1d(_labels(y))
         unseen = np.setdiff1d(labels, self.classes_)
         if len(unseen):
             raise ValueError(
@@ -208,7 +224,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         position = int(np.searchsorted(groups, group))
         self.groups_ = np.insert(groups, position, group)
         self.labels_ = np.insert(self.labels_, position, placed.cluster)
-        self._model_index = np.insert(self._model_index, position, placed.cluster)
+        if self.membership_ is None or placed.model is None:
+            self._model_index = np.insert(self._model_index, position, placed.cluster)
+        else:
+            shares = np.asarray(placed.model.shares)
+            self.membership_ = np.insert(self.membership_, position, shares, axis=0)
+            self._model_index = np.arange(len(self.groups_))
+            self._predictors = {}  # their numbers are rows of membership_
         return placed
 
     def __getstate__(self) -> dict[str, Any]:
@@ -226,8 +248,22 @@ class Clustered(ClassifierMixin, BaseEstimator):
         methods, options = registry.methods(), dict(self.method_options or {})
         entry = registry.resolve("method", methods, {"name": self.method, **options}, str)
         if "clusters" in entry and "clusters" not in options:
-            entry["clusters"] = min(self.clusters, clients)
+            check_integer("clusters", self.clusters, 1)
+            entry["clusters"] = min(int(self.clusters), clients)
         return registry.make(methods, entry)
+
+    def _check_selected(self, method: Method, clients: int) -> None:
+        """Refuse (MethodError) a run in which some client is never selected, where the method cannot place it later."""
+        cohort = plain(self.cohort)
+        rounds = plain(self.rounds)
+        places = newcomer_policy(method) != "own"
+        if places or not isinstance(cohort, int) or not isinstance(rounds, int) or cohort * rounds >= clients:
+            return
+        raise MethodError(
+            f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its first round, and {rounds} "
+            f"rounds of {cohort} clients reach {cohort * rounds} of {clients}: take cohort={-(-clients // rounds)}, "
+            "more rounds, or method_options={'newcomers': 'loss'}"
+        )
 
     def _model(self, data: Any) -> Any:
         """The model for samples such as these."""
@@ -237,29 +273,59 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     def _keep(self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]) -> None:
         """What predictions need of a run; clients that no cohort had are placed as newcomers."""
-        assignment = run.assignment.copy()
+        self._predictors = {}
+        self.membership_: Any = None  # an array of mixtures
         if run.trained.personal:
-            own = [run.trained.of_client(client) for client in range(len(assignment))]
-            self.models_, self._model_index = np.stack([one.vector for one in own]), np.arange(len(assignment))
-        else:
-            for client in np.flatnonzero(assignment == UNASSIGNED):
-                mine = clients == client
-                assignment[client] = run.place(x[mine], y[mine], resamples=1).cluster
-            self.models_, self._model_index = run.models, assignment
+            self._keep_models_of_clients(run, x, y, clients)
+            return
+        assignment = run.assignment.copy()
+        for client in np.flatnonzero(assignment == UNASSIGNED):
+            own = clients == client
+            assignment[client] = run.place(x[own], y[own], resamples=1).cluster
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
                 f"the method leaves client {_plain(missing[0])!r} without a cluster ({len(missing)} such clients)"
             )
-        self.labels_, self._predictors = assignment, {}
+        self.models_ = run.models
+        self.labels_ = assignment
+        self._model_index = assignment
+
+    def _keep_models_of_clients(
+        self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
+    ) -> None:
+        """The models of clients that have one each, or the models that each client mixes by its shares."""
+        N = len(self.groups_)
+        predictors = [run.trained.of_client(client) for client in range(N)]
+        self._model_index = np.arange(N)
+        self.labels_ = run.assignment.copy()
+        if predictors[0].shares is None:
+            self.models_ = np.stack([predictor.vector for predictor in predictors])
+            return
+        self.models_ = run.models
+        self.membership_ = np.stack([p.shares for p in predictors if p.shares is not None])
+        # A client that no cohort had still has the equal shares of the start.
+        for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
+            own = clients == client
+            placed = run.place(x[own], y[own], resamples=1)
+            if placed.model is not None:
+                self.membership_[client] = placed.model.shares
+                self.labels_[client] = placed.cluster
 
     def _predictor(self, k: int) -> Predictor:
-        """The model of a row of ``models_``, made when it is first used."""
+        """The model of a row of ``models_``, or of ``membership_``; made when it is first used."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
-            model = trainable(self._model(self._data))
-            predictors[k] = Predictor(f"cluster-{k}", model, self.models_[k][None], self._data)
+            if self.membership_ is None:
+                model = trainable(self._model(self._data))
+                predictors[k] = Predictor(f"cluster-{k}", model, self.models_[k][None], self._data)
+            else:
+                predictors[k] = self._mixture(self.membership_[k])
         return predictors[k]
+
+    def _mixture(self, shares: Float[np.ndarray, "K"]) -> Predictor:
+        """All models, whose probabilities are mixed by these shares."""
+        return Predictor("mixture", trainable(self._model(self._data)), self.models_, self._data, shares=shares)
 
     def _positions(self, groups: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
         """The client of each sample, as a position in ``groups_``."""
@@ -272,11 +338,35 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return np.searchsorted(self.groups_, groups)
 
 
+def _samples(X: Any) -> Any:
+    """Samples without masked entries, as scikit-learn's checks take them; tables keep their columns."""
+    is_checked_there = hasattr(X, "columns") or hasattr(X, "toarray")
+    return X if is_checked_there else user_array(X, "Clustered", "X")
+
+
+def _labels(y: Any) -> Any:
+    """Labels without masked or missing ones, as scikit-learn's checks take them."""
+    labels = unmasked(y, "Clustered", "y")
+    is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
+    if is_column and (values := np.asarray(labels)).dtype == object:
+        check_present(values, "Clustered")
+    return labels
+
+
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample."""
-    if len(clients := column_or_1d(groups)) != samples:
+    """The client of each sample. Raises ValueError for another number of them, and for one that is missing."""
+    column = column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
+    clients = client_ids(column, "Clustered", "groups")
+    if len(clients) != samples:
         raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
     return clients
+
+
+def _one_group(group: Any) -> Any:
+    """The name or number of a client. Raises ValueError where it is missing."""
+    if len(missing_ids(np.array([group], object))):
+        raise ValueError(f"group must be the name or number of a client, got {group!r}")
+    return plain(client_ids([group], "Clustered", "group")[0])
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:

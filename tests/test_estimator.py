@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin as fk
-from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.errors import ConfigError, DataError, MethodError
 
 SMALL = fk.Clustered(rounds=12, cohort=6, epochs=2)
 
@@ -184,3 +184,125 @@ def test_detectors_are_refused(samples: dict[str, np.ndarray]) -> None:
 def test_groups_of_another_length_are_refused(samples: dict[str, np.ndarray]) -> None:
     with pytest.raises(ValueError, match="a client for each of 600 samples, got 10"):
         fk.Clustered().fit(samples["X"], samples["y"], groups=np.arange(10))
+
+
+@pytest.mark.parametrize("method", ["fedem", "fedrc"])
+def test_mixtures_predict_with_each_clients_shares(method: str, samples: dict[str, np.ndarray]) -> None:
+    model = fk.Clustered(method, clusters=2, rounds=3, cohort=12, epochs=1).fit(**samples)
+    assert model.models_.shape[0] == 2 and model.membership_.shape == (12, 2)
+    assert np.allclose(model.membership_.sum(axis=1), 1)
+    own = samples["groups"] == "hospital 07"
+    x = samples["X"][own]
+    probabilities = model.predict_proba(x, groups=samples["groups"][own])
+    parts = [model._mixture(np.eye(2)[k]).predict(x.astype(np.float32), proba=True) for k in range(2)]
+    by_hand = model.membership_[7, 0] * parts[0] + model.membership_[7, 1] * parts[1]
+    assert np.allclose(probabilities, by_hand, atol=1e-5)
+    assert not np.allclose(probabilities, parts[model.labels_[7]], atol=1e-3)  # not the nearest model alone
+    mean = np.mean([model.predict_proba(x, groups=[name] * len(x)) for name in model.groups_], axis=0)
+    assert np.allclose(model.predict_proba(x), mean, atol=1e-5)
+    run = model.run_.predict(x.astype(np.float32), client="hospital 07", proba=True)
+    assert np.allclose(run, probabilities, atol=1e-6)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.allclose(again.predict_proba(x, groups=samples["groups"][own]), probabilities)
+
+
+def test_a_new_client_of_a_mixture_gets_its_shares(samples: dict[str, np.ndarray]) -> None:
+    known = samples["groups"] != "hospital 03"
+    model = fk.Clustered("fedem", clusters=2, rounds=3, cohort=11, epochs=1)
+    model.fit(**{name: values[known] for name, values in samples.items()})
+    before = model.predict_proba(samples["X"][known], groups=samples["groups"][known])
+    placed = model.assign(samples["X"][~known], samples["y"][~known], "hospital 03")
+    assert model.membership_[3].tolist() == pytest.approx(np.asarray(placed.membership).tolist())
+    assert len(model.labels_) == len(model.membership_) == 12
+    assert np.allclose(model.predict_proba(samples["X"][known], groups=samples["groups"][known]), before)
+    model.predict(samples["X"][~known], groups=samples["groups"][~known])
+
+
+def test_a_client_of_a_mixture_that_no_round_had_is_placed(samples: dict[str, np.ndarray]) -> None:
+    model = fk.Clustered("fedem", clusters=2, rounds=2, cohort=5, epochs=1).fit(**samples)
+    assert (np.ptp(model.membership_, axis=1) > 0).all()  # no client keeps the equal shares of the start
+
+
+def test_a_method_that_cannot_place_clients_needs_rounds_for_all(samples: dict[str, np.ndarray]) -> None:
+    with pytest.raises(MethodError, match=r"FeSEM .* 2 rounds of 4 clients reach 8 of 12: take cohort=6, .*'loss'"):
+        fk.Clustered("fesem", clusters=2, rounds=2, cohort=4).fit(**samples)
+    fk.Clustered("fesem", clusters=2, rounds=2, cohort=6).fit(**samples)
+
+
+MISSING: list[Any] = [None, np.nan, ""]
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_a_missing_client_is_refused_before_training(missing: Any, samples: dict[str, np.ndarray]) -> None:
+    groups = np.repeat(np.arange(12.0), 50) if missing is np.nan else samples["groups"].astype(object)
+    groups[[70, 71]] = missing
+    model = fk.Clustered("ifca", clusters=2, rounds=2)
+    with pytest.raises(DataError, match=r"groups is empty in row 70 \(2 such rows\)"):
+        model.fit(samples["X"], samples["y"], groups=groups)
+    assert not hasattr(model, "groups_")
+
+
+def test_a_missing_client_is_refused_in_predictions(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    groups = samples["groups"].astype(object)
+    groups[9] = None
+    for call in (fitted.predict, fitted.predict_proba):
+        with pytest.raises(ValueError, match="groups is empty in row 9"):
+            call(samples["X"], groups=groups)
+    with pytest.raises(ValueError, match="groups is empty in row 9"):
+        fitted.score(samples["X"], samples["y"], groups=groups)
+    with pytest.raises(ValueError, match="group must be the name or number of a client, got nan"):
+        fitted.assign(samples["X"][:50], samples["y"][:50], np.nan)
+
+
+def test_masked_samples_labels_and_clients_are_refused(fitted: fk.Clustered, samples: dict[str, np.ndarray]) -> None:
+    model = fk.Clustered("ifca", clusters=2, rounds=2)
+    mask = np.zeros((600, 5), bool)
+    mask[4, 2] = True
+    x = np.ma.masked_array(samples["X"], mask)
+    with pytest.raises(DataError, match="X is masked in row 4, column 2"):
+        model.fit(x, samples["y"], groups=samples["groups"])
+    with pytest.raises(DataError, match="X is masked in row 4, column 2"):
+        fitted.predict(x, groups=samples["groups"])
+    with pytest.raises(DataError, match="y is masked in row 4"):
+        model.fit(samples["X"], np.ma.masked_array(samples["y"], mask[:, 2]), groups=samples["groups"])
+    with pytest.raises(DataError, match="groups is masked in row 4"):
+        model.fit(samples["X"], samples["y"], groups=np.ma.masked_array(np.repeat(np.arange(12), 50), mask[:, 2]))
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_a_missing_label_is_refused_with_its_row(as_list: bool, samples: dict[str, np.ndarray]) -> None:
+    labels = samples["y"].astype(object)
+    labels[5] = None
+    y = labels.tolist() if as_list else labels
+    with pytest.raises(DataError, match="the label is missing in row 5"):
+        fk.Clustered("ifca", clusters=2, rounds=1).fit(samples["X"], y, groups=samples["groups"])
+
+
+def test_whole_numbers_of_pandas_stay_whole(samples: dict[str, np.ndarray]) -> None:
+    import pandas as pd
+
+    groups = pd.Series(np.repeat(np.arange(1, 13), 50), dtype="Int64")
+    model = fk.Clustered("ifca", clusters=2, rounds=1, cohort=12).fit(samples["X"], samples["y"], groups=groups)
+    assert model.groups_.tolist() == list(range(1, 13)) and model.groups_.dtype.kind == "i"
+
+
+def test_numpys_numbers_are_options(samples: dict[str, np.ndarray]) -> None:
+    options = {"clusters": 2, "rounds": 2, "cohort": 6, "epochs": 1, "batch_size": 5, "lr": 0.5, "random_state": 1}
+    kinds = {int: np.int64, float: np.float32}
+    numpy_options = {name: kinds[type(value)](value) for name, value in options.items()}
+    plain = fk.Clustered("flexcfl", **options, method_options={"eta_g": 0.25}).fit(**samples)
+    made = fk.Clustered("flexcfl", **numpy_options, method_options={"eta_g": np.float32(0.25)}).fit(**samples)
+    assert made.run_.fingerprint == plain.run_.fingerprint
+    assert np.array_equal(made.models_, plain.models_)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator: Any = fk.Clustered("ifca", rounds=1, cohort=12)
+        estimator.set_fit_request(groups=True).set_score_request(groups=True)
+        folds = KFold(2, shuffle=True, random_state=0)
+        search = GridSearchCV(estimator, {"clusters": np.arange(2, 4), "lr": np.logspace(-2, -1, 2)}, cv=folds)
+        search.fit(samples["X"], samples["y"], groups=samples["groups"])
+    assert search.best_params_["clusters"] in (2, 3)
+
+
+def test_options_of_another_type_are_refused(samples: dict[str, np.ndarray]) -> None:
+    with pytest.raises(ConfigError, match=r"clusters must be an integer of at least 1, got 2\.5"):
+        fk.Clustered("ifca", clusters=2.5).fit(**samples)

@@ -11,6 +11,7 @@ import pandas as pd
 from jaxtyping import Float, Float32, Float64, Int
 
 from fedkin.config.schema import check_integer
+from fedkin.core.display import client_list
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
@@ -154,7 +155,7 @@ def _row(label: str, client: int, index: NonIIDIndex, data: FederatedData) -> di
     counts = data.label_counts(clients=np.array([client]))[0]
     return {
         "index": label,
-        "client": f"{client}" if data.client_names is None else f"{client} ({data.client_names[client]})",
+        "client": client_list([client], data.client_names),
         "training samples": f"{counts.sum():,}",
         "classes": f"{np.count_nonzero(counts):,}",
         "error": f"{index.rmse[client].mean():.4g}",

@@ -9,14 +9,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedkin.analysis.jobs import Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.repeated_runs import COMPARISONS, CURVES, SEEDS, RepeatedRuns, seeds_of
 from fedkin.analysis.side_by_side import run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
+from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
 from fedkin.run import run_folder
 from fedkin.run.fingerprint import fingerprint
@@ -45,9 +44,10 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
     Raises:
         ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one experiment.
     """
+    seeds = plain(seeds)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         check_integer("seeds", seeds, 1)
-    requested = list(range(seeds) if isinstance(seeds, (int, np.integer)) else seeds)
+    requested = list(range(seeds) if isinstance(seeds, int) else seeds)
     for seed in requested:
         check_integer("a seed", seed, 0)
     if not requested or len(set(requested)) < len(requested):

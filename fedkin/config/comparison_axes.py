@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedkin.config.loader import parse_value
 from fedkin.config.option_registry import OPTIONS
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.plain import plain_lists
 
 _log = logging.getLogger("fedkin")
 
@@ -57,6 +56,7 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
     for key, values in grid.items():
         inner = values.items() if isinstance(values, dict) else ()
         flat += [(f"{key}.{option}", several) for option, several in inner] or [(key, values)]
+    flat = [(key, plain_lists(values)) for key, values in flat]
     for key, values in flat:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
@@ -84,7 +84,7 @@ def from_text(text: str) -> Axis:
 
 def _toml_value(value: Any) -> Any:
     """A value as JSON and TOML both have it: text for paths and dates, plain numbers for NumPy's."""
-    return json.loads(json.dumps(value, default=lambda v: v.item() if isinstance(v, np.generic) else str(v)))
+    return json.loads(json.dumps(plain_lists(value), default=str))
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain
 
 STEPS = ("init", "round", "place")
 _OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by their names
@@ -133,8 +134,8 @@ def _importable(kind: type, name: str) -> bool:
 def _plain(kind: type, field: str, value: Any) -> Any:
     """A field's value as TOML holds it."""
     try:
-        return json.loads(json.dumps(value, default=lambda v: v.item()))  # NumPy's numbers
-    except (TypeError, ValueError, AttributeError):
+        return json.loads(json.dumps(plain(value)))
+    except (TypeError, ValueError):
         raise ConfigError(
             f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can keep numbers, texts, "
             "booleans, and lists and tables of these: make it of such fields"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
 import pydantic.dataclasses
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.names import is_name
+from fedkin.core.plain import plain, plain_lists
 
 Values = dict[str, Any]
 DEFAULT = "default"  # a value that stands for the default of any key
@@ -62,7 +62,7 @@ def settings(section: str) -> Callable[[type[S]], type[S]]:
         def convert_errors(self: S, *args: Any, **values: Any) -> None:
             arguments = signature.bind(*args, **values).arguments  # pydantic knows positional arguments by number only
             try:
-                init(self, **{name: _plain(value) for name, value in arguments.items()})
+                init(self, **{name: plain(value) for name, value in arguments.items()})
             except ValidationError as error:
                 raise ConfigError(_message(error, lambda key: f"{section}.{key}")) from None
 
@@ -70,11 +70,6 @@ def settings(section: str) -> Callable[[type[S]], type[S]]:
         return validated
 
     return decorate
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
@@ -119,7 +114,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
     for key, value in values.items():
         table, _, inner = key.partition(".")
         if inner and table in known:
-            whole = f"'{place(table)}={{{inner} = {json.dumps(value, default=str)}, ...}}'"
+            whole = f"'{place(table)}={{{inner} = {json.dumps(plain_lists(value), default=str)}, ...}}'"
             raise ConfigError(f"{place(table)} is a table; write it whole: {whole}")
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
@@ -128,7 +123,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         _check_text(value, place(key))
     values = {key: _text_of_number(value, known[key].annotation) for key, value in values.items()}
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(values, default=str))
+        return TypeAdapter(kind).validate_json(json.dumps(plain_lists(values), default=str))
     except ValidationError as error:
         raise ConfigError(_message(error, place)) from None
 
@@ -185,7 +180,8 @@ def check_integer(name: str, value: object, least: int) -> None:
         value: of the argument.
         least: the smallest that is accepted.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    value = plain(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 

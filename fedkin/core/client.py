@@ -42,7 +42,7 @@ class Client:
     _asked: int  # epochs (or steps) that the task asks for; 0 where it has no field ``work``
 
     def __str__(self) -> str:
-        return f"client {self.id}"
+        return f"client {self._rows.name(int(self._position[0]))}"
 
     @property
     def identity(self) -> Any:
@@ -205,6 +205,11 @@ class ClientRows:
         """All rows, as the index of a portion."""
         return slice(None)
 
+    def name(self, client: int) -> str:
+        """The name of a client, given by its position, in messages; its number where it has none."""
+        names = getattr(self.data, "client_names", None)
+        return names[client] if names else str(self.ids[client])
+
     def drawn(self) -> Stream:
         """The call's stream. Raises TaskError where it was given none."""
         if self.stream is None:
@@ -237,10 +242,11 @@ class ClientRows:
         """
         clients = self.clients[some]
         sizes = self.data.train.sizes[clients]
-        for client, size, rows in zip(self.ids[clients], sizes, own, strict=True):
+        for client, size, rows in zip(clients, sizes, own, strict=True):
             if not len(rows) or not 0 <= rows.min() <= rows.max() < size:
                 raise TaskError(
-                    f"task {self.task}: expected samples from 0 to {size - 1}, got {rows} (client {client})"
+                    f"task {self.task}: expected samples from 0 to {size - 1}, got {rows} (client "
+                    f"{self.name(int(client))})"
                 )
         assert self.limited is not None  # every world has it
         data, scorer, trainer = self.limited(clients, own)

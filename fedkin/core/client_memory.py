@@ -5,7 +5,7 @@ A simulated client's memory is in the checkpoint of its run, a real client's on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,18 @@ class ClientMemory:
         clients: N.
         limit: bytes that each client may keep, of all its arrays together.
         ids: numbers of the clients in messages; None for 0 .. N-1.
+        names: of the clients, in place of the numbers.
     """
 
-    def __init__(self, clients: int, limit: int = LIMIT, ids: Int[np.ndarray, "N"] | None = None) -> None:
+    def __init__(
+        self,
+        clients: int,
+        limit: int = LIMIT,
+        ids: Int[np.ndarray, "N"] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
         self._clients, self._limit, self._ids = clients, limit, np.arange(clients) if ids is None else ids
+        self._names = names
         self._columns: dict[str, np.ndarray] = {}
         self._kept: dict[str, Int[np.ndarray, "N"]] = {}
         self.changes = 0  # how often anything was stored or forgotten
@@ -109,7 +117,8 @@ class ClientMemory:
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
         """Task, client and memory, for messages; the client is a position."""
-        return f"task {task}, client {self._ids[client]}, memory {name}"
+        known = str(self._ids[client]) if self._names is None else self._names[int(client)]
+        return f"task {task}, client {known}, memory {name}"
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
         """Forget what clients keep: all of it, as they have left for good, or arrays of one lifetime."""
@@ -123,7 +132,7 @@ class ClientMemory:
 
     def copy(self) -> ClientMemory:
         """The same memory, apart from this one."""
-        other = ClientMemory(self._clients, self._limit, self._ids)
+        other = ClientMemory(self._clients, self._limit, self._ids, self._names)
         other.restore(self.arrays())
         return other
 

@@ -6,6 +6,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+import numpy as np
+from jaxtyping import Int
+
+MOST_CLIENTS = 20  # that a message names
 LISTED = 4  # names that are listed before the rest is counted
 
 
@@ -60,3 +64,15 @@ def listed(names: Iterable[object]) -> str:
     names = names if isinstance(names, Sequence) else list(names)
     rest = len(names) - LISTED
     return ", ".join(map(str, names[:LISTED])) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def client_list(clients: Iterable[int] | Int[np.ndarray, "c"], names: Sequence[str] | None = None) -> str:
+    """Clients as messages name them: by their names where they have some, else by their positions.
+
+    Args:
+        clients: their positions.
+        names: of all clients; None, or too few, where they have none.
+    """
+    positions = [int(client) for client in clients]
+    shown = [names[client] if names and client < len(names) else str(client) for client in positions[:MOST_CLIENTS]]
+    return ", ".join(shown) + (" ..." if len(positions) > MOST_CLIENTS else "")

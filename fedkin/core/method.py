@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.display import client_list
 from fedkin.core.layout import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
@@ -104,6 +106,33 @@ class Sampling(Protocol):
     def exhausted(self) -> str:
         """Why no further round may be done; empty where one may."""
         ...
+
+
+class ClientRemark(str):
+    """A warning about some clients, which ``with_names`` says with their names.
+
+    Args:
+        text: with ``{}`` where the clients stand.
+        clients: their positions.
+    """
+
+    text: str
+    clients: tuple[int, ...]
+
+    def __new__(cls, text: str, clients: Iterable[int] | Int[np.ndarray, "c"]) -> ClientRemark:
+        positions = tuple(int(client) for client in clients)
+        remark = super().__new__(cls, text.format(client_list(positions)))
+        remark.text = text
+        remark.clients = positions
+        return remark
+
+    def with_names(self, names: Sequence[str] | None) -> str:
+        """The warning, with the clients' names where they have some.
+
+        Args:
+            names: of all clients.
+        """
+        return self.text.format(client_list(self.clients, names))
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.plain import plain_options
 
 _OPTIONS = {  # of each schedule; those of a line with ! are required
     "constant": "",
@@ -19,6 +20,7 @@ _OPTIONS = {  # of each schedule; those of a line with ! are required
 }
 
 
+@plain_options
 @dataclass(frozen=True)
 class Schedule:
     """A learning rate over time: ``lr`` times a factor at t = 0, 1, 2 ...

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.plain import plain_options
 from fedkin.core.schedule import Schedule, read_schedule
 
 _MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}  # a plan of all steps must fit in memory
@@ -21,6 +22,7 @@ _LATER = ("weight_decay", "nesterov", "clip_norm", "schedule", "step_schedule", 
 _LATER += ("precision",)
 
 
+@plain_options
 @dataclass(frozen=True)
 class LocalTraining:
     """Settings of local training. A field that may be an array holds one entry per row of the call.

@@ -102,6 +102,11 @@ def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
     return world.known_clients() if isinstance(world, RegisteringWorld) else None
 
 
+def client_names(world: World) -> Sequence[str] | None:
+    """The names of all clients, where the world knows them; only messages need them."""
+    return getattr(world, "client_names", None)
+
+
 class LateReply(NamedTuple):
     """A reply that came after its round."""
 

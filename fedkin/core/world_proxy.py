@@ -10,7 +10,7 @@ from jaxtyping import Int
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.core.world import LateReply, World, late_replies
+from fedkin.core.world import LateReply, World, client_names, late_replies
 
 
 class WorldProxy:
@@ -34,6 +34,11 @@ class WorldProxy:
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
         return self._world.true_clusters
+
+    @property
+    def client_names(self) -> Sequence[str] | None:
+        """Names of all clients, for messages; None where they have none."""
+        return client_names(self._world)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply of the world."""

@@ -31,14 +31,14 @@ class ClientNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[object]) -> ClientNames:
-        """The column of these names; one that is no text is written as text."""
+        """The column of these names; bytes are read as UTF-8, and what is no text is written as text."""
         if isinstance(names, ClientNames):
             return names
         text = bytearray()
 
         def ends() -> Iterator[int]:
             for name in names:
-                text.extend(str(name).encode(*_CODING))
+                text.extend(_text(name).encode(*_CODING))
                 yield len(text)
 
         offsets = np.fromiter(ends(), np.int64)
@@ -80,6 +80,13 @@ class ClientNames(Sequence[str]):
             for begin, end in zip(offsets, offsets[1:], strict=False):
                 yield _decoded(text[begin:end])
 
+    def select(self, clients: Int[np.ndarray, "n"]) -> ClientNames:
+        """The names of these clients, in this order; a client may occur twice."""
+        sizes = np.diff(self.offsets)[clients]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        start = np.repeat(self.offsets[:-1][clients] - offsets[:-1], sizes)
+        return ClientNames(self.text[start + np.arange(offsets[-1])], offsets)
+
     def positions(self, name: str) -> Int[np.ndarray, "m"]:
         """The clients that have this name, ascending; none where nobody has."""
         sums, clients = self._by_checksum
@@ -109,6 +116,10 @@ class ClientNames(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"ClientNames({listed(self)})"
+
+
+def _text(name: object) -> str:
+    return _decoded(name) if isinstance(name, bytes) else str(name)
 
 
 def _decoded(letters: bytes) -> str:

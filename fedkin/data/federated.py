@@ -11,13 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Shaped
 
-from fedkin.core.display import count, html_table, listed
+from fedkin.core.display import client_list, count, html_table, listed
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.array_checks import first_not_finite, is_array, type_of
 from fedkin.data.client_names import ClientNames
 from fedkin.data.packed_files import PackedFiles
 from fedkin.data.ragged import Ragged as Ragged
+from fedkin.data.user_arrays import unmasked
 
 SPLITS = ("train", "validation", "test")
 
@@ -51,6 +53,8 @@ class FederatedData:
     def __post_init__(self) -> None:
         if self.client_names is not None:
             object.__setattr__(self, "client_names", ClientNames.of(self.client_names))
+        for name in ("x", "y", "true_clusters"):
+            object.__setattr__(self, name, unmasked(getattr(self, name), self.name, name))
         self._check()
 
     @classmethod
@@ -147,24 +151,27 @@ class FederatedData:
             ConfigError: not such a fraction or seed.
             DataError: the data have a validation split already.
         """
+        fraction = plain(fraction)
+        seed = plain(seed)
         check_validation(fraction)
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"seed must be an integer from 0 up, got {seed!r}")
         if self.validation is not None:
             raise DataError(f"{self.name} has a validation split of its own; leave out the fraction {fraction}")
-        stream = Stream(int(seed), purpose="data/validation")
+        stream = Stream(seed, purpose="data/validation")
         train, validation = [], []
         for client in range(self.clients):
             rows = self.train[client]
-            chosen = _stratified(self.y[rows], float(fraction), stream.client(client))
+            chosen = _stratified(self.y[rows], fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         return self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
 
     def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
-        """The samples of these clients, in this order, with all splits, and without true clusters and names."""
+        """The samples of these clients, in this order, with all splits and names, and without true clusters."""
         bare = copy.copy(self)
-        bare.__dict__.update(true_clusters=None, client_names=None)
+        names = None if self.client_names is None else ClientNames.of(self.client_names).select(clients)
+        bare.__dict__.update(true_clusters=None, client_names=names)
         parts: dict[str, Any] = {split: self.part(split).select(clients) for split in self.splits}
         return bare.with_rows(**parts)
 
@@ -265,13 +272,13 @@ class FederatedData:
                 raise DataError(f"{self.name}: {name} must have one entry for each of {N} clients, got {len(each)}")
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
-            raise DataError(f"{self.name}: client {empty[0]} has no training sample ({len(empty)} such clients)")
+            first = client_list(empty[:1], self.client_names)
+            raise DataError(f"{self.name}: client {first} has no training sample ({len(empty)} such clients)")
 
 
 def check_validation(fraction: Any) -> None:
     """Refuse (ConfigError) what is no share of the training samples that can become validation samples."""
-    number = isinstance(fraction, (int, float, np.number)) and not isinstance(fraction, bool)
-    if not number or not 0 < fraction < 1:
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
         raise ConfigError(f"validation must be a fraction above 0 and below 1, got {fraction!r}")
 
 

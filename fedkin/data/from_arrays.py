@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.own_samples import OwnSamples, check_owners, own_partition, test_share
+from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
 from fedkin.data.tables import Columns, table_samples
+from fedkin.data.user_arrays import user_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,15 +71,15 @@ def from_arrays(
             "whose is each sample? Give its client with clients=, an id for each of the samples, or divide them with "
             f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
         )
-    if clients is not None and np.ndim(clients) != 1:
+    if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
         raise ConfigError(f"clients must be an id for each sample, got {clients!r}; a partition has num_clients=")
-    split = _split(test)
+    split = _split(test, name)
     samples = OwnSamples(
         name,
         name,
-        _features(x, name),
+        user_array(x, name, "x"),
         y,
-        None if clients is None else _ids(clients, name),
+        None if clients is None else client_ids(clients, name, "clients"),
         split,
         None if label_names is None else tuple(label_names),
         classes=classes,
@@ -149,23 +151,6 @@ def check_frame(frame: pd.DataFrame | Any) -> None:
         raise DataError(f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to fk.data.from_arrays")
 
 
-def _split(test: Any) -> np.ndarray | None:
+def _split(test: Any, name: str) -> np.ndarray | None:
     """The split of each sample, where ``test`` says which."""
-    return None if np.ndim(test) == 0 else np.asarray(test)
-
-
-def _features(x: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(x)
-    except ValueError as error:  # NumPy's word for lists of different lengths
-        raise DataError(f"{name}: x holds samples of different shapes; resize or pad them to one ({error})") from error
-
-
-def _ids(clients: Any, name: str) -> np.ndarray:
-    """Ids of clients as an array; a list keeps the types of its entries."""
-    ids = np.asarray(clients) if hasattr(clients, "dtype") else np.array(list(clients), object)
-    check_owners(ids, name, "clients")
-    if ids.dtype != object:
-        return ids
-    kinds = {type(entry) for entry in ids}
-    return np.array(ids.tolist()) if kinds <= {str} or kinds <= {int} else ids
+    return None if np.ndim(test) == 0 else user_array(test, name, "test")

@@ -9,9 +9,11 @@ import numpy as np
 from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
+from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
 
 _FIRST_ROWS = 1024  # that show what a column has
@@ -87,7 +89,7 @@ def from_hf(
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
     if isinstance(by, str):
-        owners = _column(dataset, by)
+        owners = _client_column(dataset, by, name)
     known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
     x = HFFeatures(dataset, columns, name)
     labels = _column(dataset, label)
@@ -152,11 +154,53 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
             f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples ({sizes.count(0)} such "
             "clients); take fewer partitions"
         )
-    return concatenate_datasets(parts), np.repeat(np.arange(len(parts)), sizes)
+    return concatenate_datasets(parts), np.repeat(_partition_names(partitioner, len(parts)), sizes)
+
+
+def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
+    """The name of each partition: the entry of the column by whose entries it was made; else its number."""
+    entries = getattr(partitioner, "partition_id_to_natural_id", None)
+    if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
+        return np.arange(partitions)
+    names = [entries[number] for number in range(partitions)]
+    column = getattr(partitioner, "_partition_by", None)
+    classes = getattr(partitioner.dataset.features.get(column), "names", None)
+    if classes is not None:
+        names = [classes[entry] for entry in names]
+    return client_ids(names, "by", "the partitioner's column")
+
+
+def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
+    """The client of each sample; the classes of a ``ClassLabel`` by their names."""
+    owners = _column(dataset, by)
+    classes = getattr(dataset.features[by], "names", None)
+    if classes is None or owners.dtype.kind not in "iu":
+        return owners
+    unknown_class = np.flatnonzero((owners < 0) | (owners >= len(classes)))
+    if len(unknown_class):
+        row = unknown_class[0]
+        raise DataError(
+            f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its ClassLabel "
+            f"({len(unknown_class)} such rows); drop these rows"
+        )
+    return np.array(classes)[owners]
 
 
 def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.ndarray, "M ..."]:
     return dataset.select_columns([column]).with_format("numpy")[rows][column]
+
+
+def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.ndarray, "M ..."]:
+    """The pixels of a column of images. Raises DataError for a missing image, and as ``pixels_of_all``."""
+    images = dataset.select_columns([column]).with_format(None)[rows][column]
+    start = rows.start or 0
+    missing = [row for row, image in enumerate(images) if not is_image(image)]
+    if missing:
+        raise DataError(
+            f"{place}, row {start + missing[0]} has no image ({len(missing)} such rows); drop these rows, or decode "
+            "them: dataset.cast_column(column, datasets.Image())"
+        )
+    return pixels_of_all(images, place, start)
 
 
 class HFFeatures:
@@ -176,15 +220,22 @@ class HFFeatures:
             raise DataError(f"{name}: expected a column of features besides the label, got none")
         self._dataset, self._columns, self._name = dataset, columns, name
         first = slice(0, _FIRST_ROWS)
-        self.plain = _column(dataset, columns[0], slice(0, 1)).ndim == 1  # a column for each feature
+        self.plain = self._values(columns[0], slice(0, 1)).ndim == 1  # a column for each feature
         self._sample_shape: tuple[int, ...] | None = None
         block = self[first]
         self._sample_shape, self.dtype = block.shape[1:], block.dtype
         self.shape = (len(dataset), *block.shape[1:])
 
+    def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
+        """The numbers of one column."""
+        place = f"{self._name}: column {column}"
+        if type(self._dataset.features[column]).__name__ == "Image":
+            return _images(self._dataset, column, rows, place)
+        return _numbers(_column(self._dataset, column, rows), place, rows.start or 0)
+
     def __getitem__(self, rows: slice) -> Shaped[np.ndarray, "b ..."]:
         name, start = self._name, rows.start or 0
-        arrays = [_numbers(_column(self._dataset, c, rows), f"{name}: column {c}", start) for c in self._columns]
+        arrays = [self._values(column, rows) for column in self._columns]
         for column, array in zip(self._columns, arrays, strict=True):
             if len(arrays) > 1 and array.ndim > 1:
                 raise DataError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,9 +10,12 @@ import numpy as np
 from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, MissingExtra
+from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.from_arrays import from_arrays
 from fedkin.data.partition_options import checked
+from fedkin.data.pil_images import is_image, pixels_of_all
+from fedkin.data.user_arrays import user_array
 
 
 class _Read(NamedTuple):
@@ -104,7 +108,8 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
     if not sources:
         raise DataError(f"{place}: expected a dataset for each client, got none")
     parts = {key: _read(source, f"{place}: client {key}") for key, source in sources.items()}
-    owners = np.repeat(np.array(list(parts)), [len(part.y) for part in parts.values()])
+    keys = client_ids(list(parts), place, "the clients of its datasets")
+    owners = np.repeat(keys, [len(part.y) for part in parts.values()])
     return _stack(list(parts.values()), [f"{place}: client {key}" for key in parts]), owners
 
 
@@ -142,13 +147,15 @@ def _read(source: Any, place: str) -> _Read:
             "fk.data.from_arrays"
         ) from None
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-        x, y = (_array(tensor) for tensor in dataset.tensors)
+        x, y = (_array(tensor, place) for tensor in dataset.tensors)
         return _Read(x, y.reshape(len(y), -1).tolist() if y.ndim > 1 else y.tolist())
     pairs = [dataset[i] for i in range(count)]
     for i, pair in enumerate(pairs):
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise DataError(f"{place}: expected samples (x, y), got a {type(pair).__name__} for sample {i}")
-    x = [_array(x) for x, _ in pairs]
+    if pairs and all(is_image(image) for image, _ in pairs):
+        return _Read(pixels_of_all([image for image, _ in pairs], place), [_label(y) for _, y in pairs])
+    x = [_array(x, f"{place}, sample {row}") for row, (x, _) in enumerate(pairs)]
     odd = next((i for i, one in enumerate(x) if one.shape != x[0].shape), None)
     if odd is not None:
         raise DataError(
@@ -187,15 +194,17 @@ def _dataset(source: Any, place: str) -> Any:
     return source.dataset
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: Any, place: str) -> np.ndarray:
     """A tensor, an image or a number as an array."""
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+    return user_array(value, place, "x")
 
 
 def _label(value: Any) -> Any:
     """A label as a plain value."""
-    array = _array(value)
-    return array.item() if array.size == 1 else value
+    if np.ma.is_masked(value):
+        return None  # refused where labels are read, with its row
+    array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
+    return array.item() if math.prod(array.shape) == 1 else value
 
 
 def import_torch() -> None:

@@ -12,7 +12,9 @@ from jaxtyping import Int, Shaped
 
 from fedkin.core.display import listed
 from fedkin.core.errors import DataError
+from fedkin.core.plain import plain
 from fedkin.data.files import check_labels
+from fedkin.data.user_arrays import decoded, user_array
 
 Names = tuple[str, ...]
 
@@ -62,8 +64,8 @@ def encode_labels(
 def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     """Labels of any type as an array of text, booleans or numbers. Raises DataError for labels of mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
-        return _one_type(np.asarray(values), place)
-    return _one_type(np.array(list(values), object), place)  # NumPy alone would make text of the 1 in [1, "1"]
+        return _one_type(user_array(values, place, "y"), place)
+    return _one_type(np.array(plain(list(values)), object), place)  # NumPy alone would make text of the 1 in [1, "1"]
 
 
 def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str]) -> Shaped[np.ndarray, "M"]:
@@ -76,8 +78,8 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
     if values.ndim != 1:
         raise DataError(f"{place}: labels must be an array [M], one for each sample, got shape {values.shape}")
     if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
-    _check_present(values, place)
+        values = decoded(values, place, "the label")
+    check_present(values, place)
     if values.dtype.kind not in "OU":
         return values
     kinds = np.array([_kind(value) for value in values])
@@ -101,8 +103,13 @@ def _kind(value: Any) -> str:
     return "a number" if isinstance(value, (int, float, np.number)) else f"a {type(value).__name__}"
 
 
-def _check_present(values: np.ndarray, place: Path | str) -> None:
-    """Refuse (DataError) a label that is missing: None, NaN, ``pd.NA``, no text."""
+def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
+    """Refuse (DataError) labels that are missing: None, NaN, ``pd.NA``, no text.
+
+    Args:
+        values: the labels.
+        place: begins errors.
+    """
     if values.dtype.kind not in "fOU":  # nothing can be missing
         return
     import pandas as pd

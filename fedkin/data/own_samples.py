@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.allocation import feature_array
 from fedkin.data.array_checks import row_blocks
+from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.labels import Names, encode_labels
@@ -22,7 +24,6 @@ from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, posit
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
-_LARGEST_WHOLE = 2**53  # below it, a float64 holds every whole number
 COUNT = "num_clients"  # what from_arrays and the like call the number of clients of a partition
 
 
@@ -76,8 +77,8 @@ class OwnSamples:
         y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        owners = None if self.owners is None else whole_ids(self.owners)
-        owned, true_clusters = self._divided(y, owners, partition, seed)
+        owners = None if self.owners is None else whole_ids(client_ids(self.owners, self.place))
+        owned, true_clusters = _divided(y, owners, partition, seed)
         clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
         return FederatedData(
@@ -108,25 +109,24 @@ class OwnSamples:
         train, test, validation = (_select(owned, number == n) for n in range(3))
         return train, test, validation if len(validation.rows) else None
 
-    def _divided(
-        self,
-        y: Int[np.ndarray, "M"],
-        owners: Shaped[np.ndarray, "M"] | None,
-        partition: PartitionOptions | None,
-        seed: int,
-    ) -> Owned:
-        if partition is None:
-            assert owners is not None
-            return by_writer(owners), None
-        assert partition.clients is not None
-        return partition.partition_labels(y, partition.clients, seed)
-
     def _check_lengths(self) -> None:
         for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
-            if entries is not None and np.shape(entries)[:1] != (self.x.shape[0],):
-                raise DataError(f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {np.shape(entries)}")
-        if self.owners is not None:
-            check_owners(self.owners, self.place)
+            if entries is None:
+                continue
+            shape = (len(entries),) if isinstance(entries, (list, tuple)) else np.shape(entries)
+            if shape[:1] != (self.x.shape[0],):
+                raise DataError(f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {shape}")
+
+
+def _divided(
+    y: Int[np.ndarray, "M"], owners: Shaped[np.ndarray, "M"] | None, partition: PartitionOptions | None, seed: int
+) -> Owned:
+    """The samples of each client: by the ids of clients, or by a partition."""
+    if partition is None:
+        assert owners is not None
+        return by_writer(owners), None
+    assert partition.clients is not None
+    return partition.partition_labels(y, partition.clients, seed)
 
 
 def own_partition(
@@ -168,7 +168,8 @@ def own_partition(
 
 def test_share(test: Any) -> float:
     """The share of training samples that is left by a share of test samples."""
-    if isinstance(test, bool) or not isinstance(test, (int, float, np.number)) or not 0 <= test < 1:
+    test = plain(test)
+    if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
         raise ConfigError(f"test must be each client's share of test samples, from 0 to below 1, got {test!r}")
     return round(1 - float(test), 12)  # 1 - 0.9 is 0.09999999999999998
 
@@ -191,8 +192,6 @@ def clean_features(x: Features, place: Path | str, integers: bool = False) -> Sh
         raise DataError(f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}")
     if integers and kind == "f":
         raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
-    if integers and isinstance(x, np.ndarray):
-        return x
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
     finite = {"NaN or infinity": [], "a number too large for float32, over 3.4e38; scale the features": []}
     for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
@@ -210,52 +209,6 @@ def clean_features(x: Features, place: Path | str, integers: bool = False) -> Sh
         if wrong:
             raise DataError(f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} such rows)")
     return clean
-
-
-def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id") -> None:
-    """Refuse (DataError) samples whose client is not known, and ids of several types.
-
-    Args:
-        owners: the client of each sample.
-        place: file or name to begin errors with.
-        name: what errors call the ids.
-    """
-    if owners.dtype.kind not in "fOU":  # nothing can be missing
-        return
-    nameless = missing_ids(owners)
-    if len(nameless):
-        raise DataError(f"{place}: {name} is empty in row {nameless[0]} ({len(nameless)} such rows)")
-    if owners.dtype.kind != "O":
-        return
-    texts = np.array([isinstance(owner, str) for owner in owners])
-    if texts.any() and not texts.all():
-        row = int(np.argmax(texts != texts[0]))
-        raise DataError(
-            f"{place}: {name} must be of one type, got {owners[0]!r} in row 0 and {owners[row]!r} in row {row}"
-        )
-
-
-def missing_ids(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows whose client is missing: None, NaN, or text of blanks."""
-    import pandas as pd
-
-    if owners.dtype.kind == "U":
-        return np.flatnonzero(np.char.strip(owners) == "")
-    missing = np.asarray(pd.isna(owners))
-    if owners.dtype.kind == "O":
-        missing |= np.array([isinstance(owner, str) and not owner.strip() for owner in owners], bool)
-    return np.flatnonzero(missing)
-
-
-def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
-    """Ids of clients without the decimals that a column of numbers gets by a missing entry: client 1.0 is client 1."""
-    numbers = owners
-    if owners.dtype.kind == "O" and all(isinstance(owner, (float, np.floating)) for owner in owners):
-        numbers = owners.astype(np.float64)
-    if numbers.dtype.kind != "f" or not len(numbers) or not np.isfinite(numbers).all():
-        return owners
-    is_whole = (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < _LARGEST_WHOLE
-    return numbers.astype(np.int64) if is_whole else owners
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.plain import plain, plain_lists
 from fedkin.core.randomness import Stream
 from fedkin.data import fedprox_partitions, partition
 from fedkin.data.federated import Ragged
@@ -41,29 +43,35 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
     """A decorator that refuses (ConfigError) arguments of another type than annotated, and negative seeds; NumPy's
     numbers are accepted for Python's."""
     types = {name: kind for name, kind in typing.get_type_hints(make).items() if name != "return"}
+    signature = inspect.signature(make)
 
     @functools.wraps(make)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        values = dict(zip(types, args, strict=False)) | options
-        for name, value in values.items():
-            if types.get(name, typing.Any) is not typing.Any:  # Python refuses the other names
-                _check_type(name, value, types[name])
-        return make(*args, **options)
+        bound = signature.bind(*args, **options)
+        for name, value in bound.arguments.items():
+            if types.get(name, typing.Any) is not typing.Any:
+                bound.arguments[name] = _checked_value(name, value, types[name])
+        return make(*bound.args, **bound.kwargs)
 
     return call
 
 
-def _check_type(name: str, value: object, kind: typing.Any) -> None:
-    plain = value.item() if isinstance(value, np.generic) else value
+def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
+    """The value of an argument, in Python's types. Raises ConfigError for another type than ``kind``."""
     if kind == Sequence[str] | None:
-        return _check_names(name, value)
+        names = plain_lists(given)
+        _check_names(name, names)
+        return names
+    value = plain(given)
     if typing.get_origin(kind) is tuple:
-        return _check_entries(name, value, typing.get_args(kind)[0])
-    if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
+        _check_entries(name, value, typing.get_args(kind)[0])
+        return value
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         first = (typing.get_args(kind) or (kind,))[0]
         raise ConfigError(f"{name} must be {TYPE_NAMES[first]}, got {value!r}")
-    if name == "seed" and plain is not None and typing.cast(int, plain) < 0:
+    if name == "seed" and value is not None and typing.cast(int, value) < 0:
         raise ConfigError(f"seed must be an integer from 0 up, got {value}")
+    return value
 
 
 def _check_entries(name: str, value: object, kind: type) -> None:

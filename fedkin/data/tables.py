@@ -13,9 +13,10 @@ from jaxtyping import Float64
 
 from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.client_ids import client_ids
 from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
-from fedkin.data.own_samples import OwnSamples, check_owners
+from fedkin.data.own_samples import OwnSamples
 
 LABELS, NUMBERS = "labels", "numbers"  # how ``FederatedData.columns`` says that names were given to numbers
 _INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
@@ -134,7 +135,7 @@ def with_features(
     """
     owners = None
     if columns.client is not None:
-        owners = _plain(table[columns.client].to_numpy(), columns.client, place)
+        owners = client_ids(table[columns.client], place, str(columns.client))
     split = None if columns.split is None else _text(table[columns.split].to_numpy())
     names = tuple(str(name) for name in features)
     names = names if len(set(names)) == len(names) else None
@@ -194,12 +195,6 @@ def check_columns(
             cure = (cures or {}).get(name)
             message = unknown("column", str(name), map(str, table.columns))
             raise DataError(f"{place}: {message}{f'; {cure}' if cure else ''}")
-
-
-def _plain(column: np.ndarray, name: Any, place: Path | str) -> np.ndarray:
-    """Ids without a missing one; text comes as objects, and NumPy's own strings are what the rest expects."""
-    check_owners(column, place, str(name))
-    return _text(column)
 
 
 def _text(column: np.ndarray) -> np.ndarray:

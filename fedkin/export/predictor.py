@@ -16,6 +16,7 @@ from jaxtyping import Float, Int, Shaped
 from fedkin.core.errors import DataError, ModelError, unknown
 from fedkin.core.layout import Samples
 from fedkin.data.labels import label_array, named_booleans
+from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
@@ -207,7 +208,10 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     shape, dtype = tuple(samples.x.shape[1:]), samples.x.dtype
     floats = np.issubdtype(dtype, np.floating)
     names = getattr(samples, "feature_names", None)
-    array = values_of(x, names, "samples", dtype) if names is not None and is_table(x) else _array(x)
+    if names is not None and is_table(x):
+        array = values_of(x, names, "samples", dtype)
+    else:
+        array = user_array(x, "samples", "x")
     if array.dtype.kind not in ("biuf" if floats else "iu") or array.shape[1:] != shape or not array.ndim:
         kind = "numbers" if floats else "integers"
         raise DataError(
@@ -226,13 +230,6 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
         raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
     return array
-
-
-def _array(x: Any) -> np.ndarray:
-    try:
-        return np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"expected samples of one shape, in an array [B ...]; got {error}") from error
 
 
 def encoded_labels(y: Any, label_names: Any, classes: int, by_number: bool = True) -> Int[np.ndarray, "s"]:

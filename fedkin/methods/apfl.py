@@ -26,6 +26,7 @@ from jaxtyping import Int
 
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -43,6 +44,7 @@ class APFLState(State):
         return EvaluateMixed(self.models, self.assignment[clients])
 
 
+@plain_options
 @dataclass(frozen=True)
 class APFL:
     """Federated averaging, and a mix of the global model with one of each client's own."""

@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, AssignedModels
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -70,6 +71,7 @@ class AthenaState(LastLayerState):
         return trained
 
 
+@plain_options
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
     """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by all."""

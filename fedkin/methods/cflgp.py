@@ -36,6 +36,7 @@ from fedkin.clustering.matching import match_labels
 from fedkin.clustering.spectral import count_by_silhouette, spectral_clusters, spectrum
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -56,6 +57,7 @@ class CFLGPState(State):
     asked: Bool[np.ndarray, "Q"]  # which queries there were
 
 
+@plain_options
 @dataclass(frozen=True)
 class CFLGP:
     """Clusters by gradients at a common model, made anew by each of the first queries."""

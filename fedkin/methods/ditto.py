@@ -24,6 +24,7 @@ from jaxtyping import Int
 
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -41,6 +42,7 @@ class DittoState(State):
         return EvaluateOwn(self.models, self.assignment[clients])
 
 
+@plain_options
 @dataclass(frozen=True)
 class Ditto:
     """Federated averaging, and a model of each client's own, close to the global one."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.display import client_list
 from fedkin.core.errors import MethodError
-from fedkin.core.world import World
+from fedkin.core.world import World, client_names
 from fedkin.tasks.history import SampleCounts, SpanScores
 
 
@@ -86,7 +87,8 @@ def count(world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "
     fewer = np.flatnonzero((np.diff(ends, axis=1) < 0).any(axis=1))
     if len(fewer):
         raise MethodError(
-            f"FedDrift needs clients that keep the samples of earlier steps, and client {fewer[0]} has fewer than "
+            f"FedDrift needs clients that keep the samples of earlier steps, and client "
+            f"{client_list(fewer[:1], client_names(world))} has fewer than "
             "before: set shift.history = true, or take another method"
         )
     return ends

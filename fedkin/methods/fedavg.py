@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -24,6 +25,7 @@ from fedkin.core.world import World
 from fedkin.tasks.train import train
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedAvg:
     """Federated averaging; it has no hyper-parameters beyond the local work and the cohort."""

@@ -33,6 +33,7 @@ from jaxtyping import Float, Int
 
 from fedkin.clustering.drift import choose_models, merge_models
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -54,6 +55,7 @@ class FedDriftState(State):
         return trained
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedDrift:
     """A model for each concept: made where a client drifts, merged where models are alike."""

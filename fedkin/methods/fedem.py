@@ -36,6 +36,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.requirements import Requirements
@@ -57,6 +58,7 @@ class MixtureState(State):
         return EvaluateMixture(self.models, self.membership[clients])
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedEM:
     """Mixtures of K shared models, with weights of each client."""

@@ -29,6 +29,7 @@ from fedkin.aggregation import inter_cluster_aggregation, simple_mean_by_cluster
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -54,6 +55,7 @@ class FedGroupState(State):
         return self.models.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedGroup:
     """Clusters from the directions of the first updates, fixed for the run."""
@@ -141,6 +143,7 @@ class FedGroup:
         return replace(world.work, mu=self.mu, partial=self.mu > 0)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedGrouProx(FedGroup):
     """FedGroup whose clients train with FedProx's proximal term (Alg. 2, l. 17-18)."""

@@ -28,6 +28,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -46,6 +47,7 @@ class FedPerState(State):
         return EvaluatePersonal(body_of(self.models, spec.head), self.assignment[clients], self.start, spec.head)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedPer:
     """Federated averaging of all layers but the last, which every client keeps for itself."""
@@ -81,6 +83,7 @@ class FedPer:
         return state  # there is one cluster, and all clients are in it from the start
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedRep(FedPer):
     """FedPer whose clients train their head first, with the body as it came, and then the body."""

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative
@@ -25,6 +26,7 @@ from fedkin.core.world import World
 from fedkin.methods.fedavg import single_model_state, train_and_average
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedProx:
     """Federated averaging with a proximal term."""

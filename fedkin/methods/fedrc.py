@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -56,6 +57,7 @@ class FedRCState(MixtureState):
         return self.shares if self.shares.shape[1] else None
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedRC:
     """Mixtures of K shared models, in whose E-step the frequency of labels is divided out."""

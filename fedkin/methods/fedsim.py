@@ -34,6 +34,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -55,6 +56,7 @@ class FedSimState(State):
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedSim:
     """Similarity-guided aggregation into one global model."""

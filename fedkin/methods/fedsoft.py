@@ -30,6 +30,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -56,6 +57,7 @@ class FedSoftState(State):
         return EvaluateOwn(mixed(self.models, self.membership[clients]), np.arange(len(clients)))
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedSoft:
     """One model of each client's own, close to the centres that fit its samples; centres are means of such models."""

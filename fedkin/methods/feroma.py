@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative
@@ -55,6 +56,7 @@ class FEROMAState(State):
     mixing: Bool[np.ndarray, ""]
 
 
+@plain_options
 @dataclass(frozen=True)
 class FEROMA:
     """Mixes of the clients' solutions by the distances of their profiles."""

@@ -40,6 +40,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.shared_rows import SharedRows
@@ -64,6 +65,7 @@ class FeSEMState(State):
         return SharedRows.of(self.local)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FeSEM:
     """Clusters by the l2 distance between clients' solutions and cluster models."""
@@ -142,6 +144,7 @@ class FeSEM:
         return index[spec.head] if spec.head_bias is None else np.setdiff1d(index[spec.head], index[spec.head_bias])
 
 
+@plain_options
 @dataclass(frozen=True)
 class FeSEMMig(FeSEM):
     """FeSEM whose clients are assigned anew when their data shift (FlexCFL's FeSEM-MIG)."""

@@ -33,6 +33,7 @@ from fedkin.clustering.agglomerative import agglomerative
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_positive_integer
@@ -55,6 +56,7 @@ class FlexCFLState(State):
     informed: Bool[np.ndarray, "N"]  # has been sent the directions
 
 
+@plain_options
 @dataclass(frozen=True)
 class FlexCFL:
     """Clusters by EDC or MADC; clients whose data shift migrate."""

@@ -29,6 +29,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.clustering.agglomerative import LINKAGES, agglomerative, best_silhouette
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -49,6 +50,7 @@ class FLHCState(State):
     clustered: Bool[np.ndarray, ""]  # the clustering is done
 
 
+@plain_options
 @dataclass(frozen=True)
 class FLHC:
     """One agglomerative clustering of all clients' updates; give ``clusters`` or ``distance``, not both."""

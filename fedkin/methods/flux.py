@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import simple_mean_by_cluster
 from fedkin.clustering import dbscan_eps, density
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative
@@ -60,6 +61,7 @@ class FLUXState(State):
     clustered: Bool[np.ndarray, ""]
 
 
+@plain_options
 @dataclass(frozen=True)
 class FLUX:
     """One clustering by descriptors, of as many clusters as there are; FedAvg before it and in each cluster after."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
+@plain_options
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
     """Averaging with random peers, drawn anew in every round."""
@@ -33,6 +35,7 @@ class Gossip(PeerMethod):
         return lowest(noise, reachable, self.neighbours)
 
 
+@plain_options
 @dataclass(frozen=True)
 class Local(PeerMethod):
     """Every client trains for itself."""

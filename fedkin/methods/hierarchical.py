@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -38,6 +39,7 @@ OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "st
 EXCLUDED_BIAS = -1e4  # a bias after which a class has probability zero in float32, and a gradient of zero
 
 
+@plain_options
 @dataclass(frozen=True)
 class Hierarchical(LastLayerClustering):
     """Clusters from last layers, then FedAvg in each."""

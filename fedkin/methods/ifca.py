@@ -35,6 +35,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -47,6 +48,7 @@ _SINGLE = "averaging, weighting or shared_base (averages of models by examples n
 _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them
 
 
+@plain_options
 @dataclass(frozen=True)
 class IFCA:
     """Clusters by lowest training loss, chosen by the clients."""
@@ -134,6 +136,7 @@ class IFCA:
         return replace(plain, **{name: getattr(world.work, name) for name in common})
 
 
+@plain_options
 @dataclass(frozen=True)
 class IFCAMig(IFCA):
     """IFCA whose clients choose anew when their data shift (FlexCFL's IFCA-MIG)."""

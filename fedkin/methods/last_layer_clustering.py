@@ -31,7 +31,7 @@ from fedkin.clustering import density
 from fedkin.clustering.dbscan_eps import eps_advice
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
-from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.method import UNASSIGNED, ClientRemark, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
@@ -144,7 +144,9 @@ class LastLayerClustering:
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         """Warnings: excluded clients, and an eps that separates no clients."""
-        excluded, updates = np.flatnonzero(state.suspects).tolist(), state.layers[state.assignment != UNASSIGNED]
-        remarks = (f"clients {excluded} are suspicious: excluded from training and scores",) if excluded else ()
+        excluded = np.flatnonzero(state.suspects)
+        updates = state.layers[state.assignment != UNASSIGNED]
+        words = "clients {} are suspicious: excluded from training and scores"
+        remarks = (ClientRemark(words, excluded),) if len(excluded) else ()
         advice = eps_advice(updates, self.eps, self.min_samples) if self.algorithm == "dbscan" else None
         return remarks if advice is None else (*remarks, advice)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
@@ -19,6 +20,7 @@ from fedkin.core.world import World
 from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 
 
+@plain_options
 @dataclass(frozen=True)
 class Oracle(PeerMethod):
     """Averaging with random peers of the true cluster."""

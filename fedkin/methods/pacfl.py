@@ -42,6 +42,7 @@ from fedkin.clustering.agglomerative import MERGING, merge_up_to
 from fedkin.clustering.matching import match_labels
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -61,6 +62,7 @@ class PACFLState(State):
     angles: Float[np.ndarray, "N N"]  # A; NaN likewise
 
 
+@plain_options
 @dataclass(frozen=True)
 class PACFL:
     """One clustering by angles between clients' data subspaces, then FedAvg in each cluster."""

@@ -37,6 +37,7 @@ from jaxtyping import Bool, Float
 
 from fedkin.clustering.gaussian_mixture import split_two_gaussians
 from fedkin.core.errors import MethodError
+from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative, check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
@@ -87,6 +88,7 @@ class Matching(PeerMethod):
         return stage_one, ~stage_one & (neighbourhood.age % self.period == 0)
 
 
+@plain_options
 @dataclass(frozen=True)
 class PANM(Matching):
     """Personalised adaptive neighbour matching, by updates (PANMGrad)."""
@@ -102,6 +104,7 @@ class PANM(Matching):
             raise MethodError(f"alpha must be a number in [0, 1], got {self.alpha!r}")
 
 
+@plain_options
 @dataclass(frozen=True)
 class PANMLoss(Matching):
     """PANM where similarity is the inverse loss of a peer's model on the own training data."""

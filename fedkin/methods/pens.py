@@ -28,11 +28,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.core.errors import MethodError
+from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
+@plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
     """Neighbours by the loss of their models, chosen once."""

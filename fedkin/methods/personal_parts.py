@@ -11,6 +11,7 @@ from jaxtyping import Float
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
+from fedkin.core.plain import plain_options
 from fedkin.core.requirements import requirements_of
 from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
@@ -36,6 +37,7 @@ class PersonalPart(Protocol):
         ...
 
 
+@plain_options
 @dataclass(frozen=True)
 class PersonalHead:
     """The last layer of each client's own, trained alone before the body is; with 0 ``head_epochs``, with it."""
@@ -56,6 +58,7 @@ class PersonalHead:
         return Personal(bodies, task.work, task.model_index, start, head, self.head_epochs, task.reduce)
 
 
+@plain_options
 @dataclass(frozen=True)
 class PersonalModel:
     """A model of each client's own, close to that of its cluster (Ditto)."""

@@ -3,7 +3,7 @@ too, and everything else is as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.core.world import World
+from fedkin.core.world import World, client_names
 from fedkin.tasks.personal import Personal, join
 from fedkin.tasks.train import Train
 
@@ -40,6 +40,11 @@ class PersonalWorld:
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
         return self._world.true_clusters
+
+    @property
+    def client_names(self) -> Sequence[str] | None:
+        """Names of all clients, for messages; None where they have none."""
+        return client_names(self._world)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """As the world does it; a training of whole models with the clients' own parts."""

@@ -28,6 +28,7 @@ from jaxtyping import Int
 from fedkin.core.errors import MethodError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -47,6 +48,7 @@ class PFedMeState(State):
         return EvaluateOwn(self.models, self.assignment[clients])
 
 
+@plain_options
 @dataclass(frozen=True)
 class PFedMe:
     """Federated training on Moreau envelopes."""

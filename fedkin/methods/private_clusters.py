@@ -34,6 +34,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
@@ -54,6 +55,7 @@ class PrivateClustersState(State):
     sketch_seed: Int[np.ndarray, ""]
 
 
+@plain_options
 @dataclass(frozen=True)
 class PrivateClusters:
     """Clusters by the directions of first updates, of which only noisy sums are released."""

@@ -36,6 +36,7 @@ from fedkin.aggregation import mean_by_model
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
@@ -53,6 +54,7 @@ class SattlerState(State):
     start: Float[np.ndarray, "P"]  # w_0
 
 
+@plain_options
 @dataclass(frozen=True)
 class SattlerCFL:
     """Clusters by bipartition for as long as clients disagree; their number need not be known."""

@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
@@ -42,6 +43,7 @@ class ScaffoldState(State):
     control: Float[np.ndarray, "P"]  # c
 
 
+@plain_options
 @dataclass(frozen=True)
 class SCAFFOLD:
     """Stochastic controlled averaging."""

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import MethodError
+from fedkin.core.plain import plain_options
 from fedkin.core.validation import check_not_negative, check_positive
 
 Vectors = Float[np.ndarray, "k P"]  # of k clusters
@@ -57,6 +58,7 @@ class ServerOptimizer(Protocol):
         ...
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedAvgM:
     """Server momentum."""
@@ -77,6 +79,7 @@ class FedAvgM:
         return Step(self.lr * momentum, momentum, square)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedAdam:
     """Adam on the server."""
@@ -105,6 +108,7 @@ class FedAdam:
         return self.beta2 * square + (1 - self.beta2) * new
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
     """Yogi on the server: the second moment changes by no more than the new square."""
@@ -113,6 +117,7 @@ class FedYogi(FedAdam):
         return square - (1 - self.beta2) * new * np.sign(square - new)
 
 
+@plain_options
 @dataclass(frozen=True)
 class FedAdagrad:
     """Adagrad on the server: the second moment is the sum of all squares."""

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
+from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Conv, Dense, dropout
 from fedkin.models.model import Model, Samples, as_model, check_samples
 from fedkin.models.perceptron import features, kernel_penalty
@@ -27,6 +28,7 @@ class ImageShape(NamedTuple):
     channels: int
 
 
+@plain_arguments
 def cnn(
     data: Samples,
     variant: Literal["mnist", "femnist", "fashion_mnist", "fedsim", "fedsim_as_coded", "athena"] = "mnist",

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
+from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import Perceptron, features
 
 ABSENT = -1e9  # the score of a place without a patient: never the highest, and nothing in a softmax
 
 
+@plain_arguments
 def cox(data: Samples, hidden: tuple[int, ...] = ()) -> Model:
     """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
 

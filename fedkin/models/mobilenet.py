@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
+from fedkin.core.plain import plain_arguments
 from fedkin.models.cnn import ImageShape, at_least, image_of
 from fedkin.models.layers import Conv, Dense, Depthwise, dropout
 from fedkin.models.model import Model, Samples, Tree, as_model
@@ -29,6 +30,7 @@ _BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)
 _BLOCKS_V2 = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
+@plain_arguments
 def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -> Model:
     """MobileNet (Howard et al. 2017, arXiv 1704.04861): 3,239,114 parameters for 32 x 32 x 3 images and 10 classes.
 
@@ -45,6 +47,7 @@ def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -
     return _named("mobilenet", data, norm, dropout)
 
 
+@plain_arguments
 def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) -> Model:
     """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them trained.
 

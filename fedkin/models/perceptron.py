@@ -15,10 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
+from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model, Samples, Tree, as_model, check_samples
 
 
+@plain_arguments
 def mclr(data: Samples, l2: float = 0.0) -> Model:
     """Multinomial logistic regression: features -> classes (784-10: 7,850 parameters).
 
@@ -28,6 +30,7 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
     return _perceptron((features(data), data.classes), l2)
 
 
+@plain_arguments
 def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> Model:
     """Multi-layer perceptron with rectified units (784-128-10: 101,770 parameters; 784-512-10: 407,050).
 

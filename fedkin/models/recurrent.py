@@ -17,12 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float, Integer
 
 from fedkin.core.errors import ModelError
+from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Dense, glorot
 from fedkin.models.model import Model, Text, as_model, check_samples
 
 _EMBEDDING = 8  # McMahan et al. 2017
 
 
+@plain_arguments
 def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
     """A recurrent layer of tanh units, its last state to the scores: FedSim's network for Goodreads (Table 5).
 
@@ -37,6 +39,7 @@ def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
     return _of("rnn", data, (hidden,), 0, embedding)
 
 
+@plain_arguments
 def lstm(data: Text, hidden: int = 100, layers: int = 2, dense: int = 30, embedding: int | None = None) -> Model:
     """Stacked LSTM layers, their last output through a linear layer to the scores.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.validation import check_choice, check_fraction, check_not_negative, check_positive
 from fedkin.privacy import accounting
 from fedkin.privacy.accounting import NoisyRounds
@@ -15,6 +16,7 @@ from fedkin.privacy.mechanism import noise_of_updates
 START_NOISE = 4.0  # times the rounds' noise, in each noisy sum of a cold start
 
 
+@plain_options
 @dataclass(frozen=True)
 class ClientDP:
     """Differential privacy of whole clients, by a server that they trust: each client's update is clipped, and noise is

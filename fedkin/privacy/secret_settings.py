@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.secret.client import LEAST
 from fedkin.secret.neighbours import ring_size
@@ -18,6 +19,7 @@ _SMALL_UPDATE = 1e-5
 _LARGE_UPDATE = 1e-3
 
 
+@plain_options
 @dataclass(frozen=True)
 class SecretSums:
     """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_choice, check_fraction
 from fedkin.robust.attacks import ATTACKS, OPTIMAL, gaussian, optimal
@@ -25,6 +26,7 @@ KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
 _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
 
 
+@plain_options
 @dataclass(frozen=True)
 class Byzantine:
     """Who attacks, how, and from when on.
@@ -169,6 +171,8 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
     mask = np.zeros(total, bool)
     for client in clients:
         if not 0 <= client < total:
-            raise ConfigError(f"attack.clients: there is no client {client}; clients are 0 to {total - 1}")
+            raise ConfigError(
+                f"attack.clients: there is no client at position {client}; positions are 0 to {total - 1}"
+            )
         mask[client] = True
     return mask

@@ -15,6 +15,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import MethodError, TaskError
 from fedkin.core.extended_state import extended_type, own_state, values
 from fedkin.core.method import Method, Remarking, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply, mean_vector
 from fedkin.core.requirements import Requirements, requirements_of
@@ -33,6 +34,7 @@ SELECTING = ("krum", "mda", "nnm")  # rules, and a step before one, by which few
 JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
+@plain_options
 @dataclass(frozen=True)
 class RobustAggregation:
     """A robust rule in place of the mean, within each cluster.

@@ -11,6 +11,7 @@ from fedkin.config import registry
 from fedkin.config.option_registry import OPTIONS, known_values
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
+from fedkin.core.plain import plain_lists
 from fedkin.data.federated import FederatedData
 from fedkin.run.method_options import MethodOptions
 from fedkin.scenarios.shift import Shift
@@ -58,12 +59,13 @@ def plain_values(instance: Any) -> Values:
     if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
         return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
-    return {name: value for name, value in json.loads(json.dumps(values, default=_plain)).items() if value is not None}
+    stored = json.loads(json.dumps(plain_lists(values), default=_plain))
+    return {name: value for name, value in stored.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
     """A value that JSON does not have: a dataclass by the fields that are set, all else as its ``repr``."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    set_fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    set_fields = {f.name: plain_lists(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return {name: entry for name, entry in set_fields.items() if entry is not None}

@@ -11,7 +11,7 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
-from fedkin.core.world import LateReply, World, late_replies
+from fedkin.core.world import LateReply, World, client_names, late_replies
 from fedkin.run.observations import Observations
 
 
@@ -38,9 +38,14 @@ class InstrumentedWorld:
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
         return self.world.true_clusters
 
+    @property
+    def client_names(self) -> Sequence[str] | None:
+        """Names of all clients, for messages; None where they have none."""
+        return client_names(self.world)
+
     def begin(self, stream: Stream) -> None:
         """Forget the round before, and let the world begin this one."""
-        self.observations = Observations(self.total_clients, stream.round)
+        self.observations = Observations(self.total_clients, stream.round, self.client_names)
         self.world.begin(stream)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:

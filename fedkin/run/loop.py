@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import UNASSIGNED, Method, Remarking, State
+from fedkin.core.method import UNASSIGNED, ClientRemark, Method, Remarking, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
-from fedkin.core.world import World
+from fedkin.core.world import World, client_names
 from fedkin.methods.decentralized import PeerState
 from fedkin.privacy.private import Private
 from fedkin.run.checkpoint import BestRound, Checkpoint
@@ -109,7 +109,8 @@ def run(
         run_state = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
         instrumented.observations.training = None  # what finds the clusters is not a round's training
         for remark in method.remarks(run_state.state) if isinstance(method, Remarking) else ():
-            _log.warning("%s: %s", name, remark)
+            words = remark.with_names(client_names(world)) if isinstance(remark, ClientRemark) else remark
+            _log.warning("%s: %s", name, words)
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1

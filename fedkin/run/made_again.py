@@ -91,8 +91,8 @@ def check_names(parts: Parts, clients: pd.DataFrame) -> None:
         for number, name in zip(clients["client"], clients["name"], strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(
-                    f"client {number} of the run is {name!r}, and of these data {str(names[number])!r}; give the "
-                    "run's own data, or run.evaluate(data=...) for others, whose clients are matched by name"
+                    f"the client at position {number} of the run is {name!r}, and of these data {names[number]!r}; "
+                    "give the run's own data, or run.evaluate(data=...) for others, whose clients are matched by name"
                 )
 
 

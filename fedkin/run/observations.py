@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.display import client_list
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
@@ -41,8 +43,9 @@ class Observations:
         reassigned: clients whose cluster has changed, and who know it.
     """
 
-    def __init__(self, clients: int, round: int) -> None:
+    def __init__(self, clients: int, round: int, names: Sequence[str] | None = None) -> None:
         self._clients, self._round = clients, round
+        self._names = names
         self.training: TrainingRecord | None = None
         self.missing = 0
         self.nonfinite = 0
@@ -77,7 +80,7 @@ class Observations:
         """Count and name the clients whose replies are left out."""
         self.nonfinite += len(clients)
         if len(clients):
-            names = ", ".join(map(str, clients[:20])) + (" ..." if len(clients) > 20 else "")
+            names = client_list(clients, self._names)
             what = f"{task.name}: {arrays}" if arrays else task.name
             _log.warning(
                 "round %d: no finite reply from client %s (%s); excluded from this round", self._round, names, what

@@ -117,9 +117,7 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
         raise MethodError(
             f"{name} places no newcomers: a peer joins with the initial model and finds its neighbours in its rounds"
         )
-    newcomers = (
-        attrgetter("newcomers")(method) if "newcomers" in dir(method) else None
-    )  # a policy, where the method has it
+    newcomers = newcomer_policy(method)
     if newcomers == "own" and len(state.models) > 1:
         raise MethodError(
             f"{name} with newcomers = 'own' places a client by the model that it has trained in its rounds, which a "
@@ -128,6 +126,11 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
     if newcomers == "round":  # it chooses in its first round, by the same rule
         return replace(method, newcomers="loss")  # type: ignore[type-var]
     return method
+
+
+def newcomer_policy(method: Method) -> str | None:
+    """How a method places newcomers, its option ``newcomers``; None where it has no such option."""
+    return attrgetter("newcomers")(method) if "newcomers" in dir(method) else None
 
 
 def _extended(state: State, more: int) -> State:

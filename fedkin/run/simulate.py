@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedkin.config import registry
 from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.option_registry import OPTIONS, make_option
@@ -19,6 +17,7 @@ from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, check_integer, error_context
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
+from fedkin.core.plain import plain
 from fedkin.core.progress import shown
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
@@ -152,6 +151,8 @@ def simulate(
     model, local, scenario = trainable(model), local or LocalTraining(), scenario or Population()
     ends = (patience, until, evaluate_clients, sample_at_end)
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
+    target = plain(target)
+    devices, clients_per_batch, actors = plain([devices, clients_per_batch, actors])
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
     options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
@@ -262,11 +263,6 @@ def _own(model: AnyModel) -> Values:
     return model.description() if isinstance(model, ModelWithWorkers) else {}
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _validation(data: FederatedData) -> dict[str, int]:
     """What a description says of a validation split."""
     return {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
@@ -282,7 +278,7 @@ def _description(
         "model": {"name": model.name, "parameters": model.spec.parameters, **_own(model)},
         "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
-        "run": {key: _plain(value) for key, value in settings.items() if value is not None},
+        "run": {key: plain(value) for key, value in settings.items() if value is not None},
     }
 
 
@@ -295,7 +291,7 @@ def _refuse_settings(
     for name, count in counts.items():
         if count is not None:
             check_integer(name, count, 1)
-    if target is not None and not (isinstance(target, (int, float, np.number)) and 0 < target <= 1):
+    if target is not None and not (isinstance(target, (int, float)) and 0 < target <= 1):
         raise ConfigError(f"target must be a fraction above 0 and at most 1, got {target!r}")
     if local.mu or local.partial:
         raise ConfigError("local: mu and partial belong to the method, such as FedProx(mu=...) or FedGrouProx(mu=...)")

@@ -22,12 +22,14 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from fedkin.core.errors import DataError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios import validation
 from fedkin.scenarios.variants import label_permutations, rotate_images
 
 
+@plain_options
 @dataclass(frozen=True)
 class Drift:
     """The variant of each client in each round; Relabel and Rotate define the variants.
@@ -116,6 +118,7 @@ class Drift:
         raise NotImplementedError
 
 
+@plain_options
 @dataclass(frozen=True)
 class Relabel(Drift):
     """Each variant has labels permuted at random (concept shift); variant 0 keeps the true ones.
@@ -130,6 +133,7 @@ class Relabel(Drift):
         return "y", label_permutations(data.classes, self.kinds, stream)[variant, data.y[rows]]
 
 
+@plain_options
 @dataclass(frozen=True)
 class Rotate(Drift):
     """Variant v has images rotated by v x 360 / kinds degrees (90 v where there are 3, as in planted clusters).

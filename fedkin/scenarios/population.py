@@ -12,10 +12,12 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.scenarios.validation import fraction
 
 
+@plain_options
 @dataclass(frozen=True)
 class Population:
     """Which clients take part, and which fail.

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Relabel, Rotate
@@ -75,6 +76,7 @@ class ShiftedData:
         return self._current
 
 
+@plain_options
 @dataclass(frozen=True)
 class Incremental:
     """Training data are released in portions; all test (and validation) data from the start.

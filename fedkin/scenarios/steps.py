@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.data.drifting import StreamData
@@ -20,6 +21,7 @@ from fedkin.scenarios.swaps import ShiftedRound
 from fedkin.scenarios.validation import at_least, switch
 
 
+@plain_options
 @dataclass(frozen=True)
 class Steps:
     """Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these, clients train on the samples of

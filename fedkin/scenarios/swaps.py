@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.validation import fraction, switch
@@ -22,6 +23,7 @@ from fedkin.scenarios.validation import fraction, switch
 ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]  # the data of a round, and which clients' data shifted in it
 
 
+@plain_options
 @dataclass(frozen=True)
 class SwapAll:
     """Two clients swap all their data (training, validation and test), and with them their true clusters.
@@ -49,6 +51,7 @@ class SwapAll:
         return swap_all(current, _pairs(self.probability, round, reachable, stream))
 
 
+@plain_options
 @dataclass(frozen=True)
 class SwapPart:
     """Two clients swap one label each: all their samples with it, in training and test data (and for validation).

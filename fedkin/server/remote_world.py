@@ -73,6 +73,11 @@ class RemoteWorld:
         """Bytes of single updates that may be requested where means would do: none of fleets."""
         return 0 if any(member.count > 1 for member in self.membership.registry.members.values()) else UPDATE_MEMORY
 
+    @property
+    def client_names(self) -> list[str]:
+        """Names of the clients that have an id, for messages."""
+        return self.membership.registry.client_names()
+
     def begin(self, stream: Stream) -> None:
         self._client.begin(stream.round)
         self.membership.begin_round(stream.round)

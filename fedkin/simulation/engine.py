@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -85,13 +86,18 @@ class SimulatedWorld:
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
         self._stale_counts = stale_counts(shift)
-        self._memory = ClientMemory(data.clients, memory_limit, self._ids)
+        self._memory = ClientMemory(data.clients, memory_limit, self._ids, data.client_names)
         self.true_clusters = data.true_clusters
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None  # in this round; None without shift
         arrays = (data.x, data.y, data.train.rows, data.test.rows)
         self._files = {} if data.packed else mapped_files(arrays)  # by whoever made the data
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # by which a real site's clients sign
+
+    @property
+    def client_names(self) -> Sequence[str] | None:
+        """Names of all clients, for messages; None where they have none."""
+        return self.data.client_names
 
     @property
     def update_memory(self) -> int:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.client import ClientRows
 from fedkin.core.client_memory import ClientMemory
+from fedkin.core.display import MOST_CLIENTS, client_list
 from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import PartialReply, ReplyBuilder
@@ -37,9 +38,9 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
         try:
             builder.add(some, own)
         except TaskError as error:
-            raise TaskError(f"{error} (client {_names(rows.ids[rows.clients[some]])})") from error
+            raise TaskError(f"{error} (client {_names(rows, rows.clients[some])})") from error
     if (wrong := rows.active & (done != 1)).any():
-        names = _names(rows.ids[rows.clients[wrong]])
+        names = _names(rows, rows.clients[wrong])
         raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
 
 
@@ -79,7 +80,8 @@ class RowReplies:
             steps: epochs or steps that they complete.
         """
         own, active = task.select(some), np.ones(len(some), bool)
-        memory: dict[str, Any] = {"memory": ClientMemory(len(self._ids), ids=self._ids), "declared": {}}
+        kept = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
+        memory: dict[str, Any] = {"memory": kept, "declared": {}}
         data = {"data": self._data, "first_data": self._data, "limited": _refuse_part}
         more: dict[str, Any] = {**data, **self._workers, **memory, "together": together, "stream": stream}
         builder = ReplyBuilder(own, len(some), sizes)
@@ -100,5 +102,6 @@ def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -
     return some[replying], {name: values[replying] for name, values in own.items()}
 
 
-def _names(ids: Int[np.ndarray, "r"]) -> str:
-    return ", ".join(map(str, ids[:20])) + (" ..." if len(ids) > 20 else "")
+def _names(rows: ClientRows, clients: Int[np.ndarray, "r"]) -> str:
+    names = [rows.name(int(client)) for client in clients[: MOST_CLIENTS + 1]]
+    return client_list(range(len(names)), names)

@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.validation import check_not_negative, check_positive_integer
 
 
+@plain_options
 @dataclass(frozen=True)
 class LateReplies:
     """What becomes of replies that come after their round.

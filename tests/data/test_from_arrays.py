@@ -145,7 +145,7 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
         ({"clients": ["a"] * 19 + [None]}, r"clients is empty in row 19"),
         ({"clients": ["a"] * 19 + [1]}, "clients must be of one type, got 'a' in row 0 and 1 in row 19"),
         ({"y": ["a"] * 19 + [1]}, "labels must be of one type"),
-        ({"test": WHO == "north"}, "client 0 has no training sample"),
+        ({"test": WHO == "north"}, "client north has no training sample"),
         ({"x": X, "integers": True}, "x must be integers"),
     ],
 )

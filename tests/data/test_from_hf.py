@@ -148,3 +148,41 @@ def test_what_is_no_data_set() -> None:
         from_hf(rows())
     with pytest.raises(ConfigError, match="got both"):
         from_hf(rows(), by="who", partition="iid", num_clients=2)
+
+
+def test_clients_that_are_classes_keep_their_names() -> None:
+    hospitals = ["10", "2", "7"]
+    table = hf.Dataset.from_dict({**COLUMNS, "who": [2] * 10 + [0] * 10})
+    table = table.cast_column("who", hf.ClassLabel(names=hospitals))
+    data = from_hf(table, by="who")
+    assert data.client_names == ["10", "7"]  # and not the numbers of their classes
+    assert data.x[data.train[0], 0].min() >= 10
+    table = hf.Dataset.from_dict({**COLUMNS, "who": [-1] + [0] * 19}).cast_column("who", hf.ClassLabel(names=hospitals))
+    with pytest.raises(DataError, match=r"column who, row 0 has no client: -1 is no class of its ClassLabel"):
+        from_hf(table, by="who")
+
+
+def test_natural_partitions_keep_their_names() -> None:
+    partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'")
+    data = from_hf(rows(), by=partitioners.NaturalIdPartitioner("who"), features=["age"])
+    assert sorted(data.client_names or ()) == ["north", "south"]
+    south = data.client_names.index("south")  # type: ignore[union-attr]
+    assert data.x[data.train[south], 0].max() < 10  # the ages of south are 0 to 9
+
+
+def test_natural_partitions_by_classes_keep_their_names() -> None:
+    partitioners = pytest.importorskip("flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'")
+    table = hf.Dataset.from_dict({**COLUMNS, "who": [1] * 10 + [0] * 10})
+    table = table.cast_column("who", hf.ClassLabel(names=["10", "7"]))
+    data = from_hf(table, by=partitioners.NaturalIdPartitioner("who"), features=["age"])
+    assert sorted(data.client_names or ()) == ["10", "7"]
+
+
+def test_clients_that_are_bytes_are_named_by_their_text() -> None:
+    data = from_hf(rows(who=[name.encode() for name in WHO]), by="who")
+    assert data.client_names == ["north", "south"]
+
+
+def test_a_missing_client_is_refused() -> None:
+    with pytest.raises(DataError, match="client_id is empty in row 19"):
+        from_hf(rows(who=[*WHO[:-1], None]), by="who")

@@ -253,7 +253,7 @@ def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
         ({"client_id": None}, "client_id"),
         ({"split": np.where(SPLIT == "test", "dev", SPLIT)}, "split must be .* row 2 has dev"),
         ({"split": np.arange(6)}, "split must be .* row 3 has 3"),
-        ({"split": np.full(6, "test")}, "client 0 has no training sample"),
+        ({"split": np.full(6, "test")}, "client a has no training sample"),
     ],
 )
 def test_bad_columns_are_refused_by_name(

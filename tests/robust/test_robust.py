@@ -79,7 +79,7 @@ def test_attackers_are_as_many_as_asked_for_and_spread() -> None:
     anyhow = Byzantine(share=0.3, spread="random").attackers(100, kinds)
     assert anyhow.sum() == 30 and (anyhow != evenly).any()
     assert Byzantine(clients=(3, 5)).attackers(6, None).nonzero()[0].tolist() == [3, 5]
-    with pytest.raises(ConfigError, match="there is no client 6; clients are 0 to 5"):
+    with pytest.raises(ConfigError, match="there is no client at position 6; positions are 0 to 5"):
         Byzantine(clients=(6,)).attackers(6, None)
 
 

@@ -76,7 +76,7 @@ def test_given_data_have_the_clients_of_the_run(workplace: Path, caplog: pytest.
     fk.Run.load(workplace / "runs/one", data=own)
     assert "trained on" not in caplog.text
     swapped = fk.data.from_pandas(table.replace({"ash": "zelkova"}), label="y", client="client_id")
-    with pytest.raises(CheckpointError, match=r"client 0 of the run is 'ash', and of these data 'elm'"):
+    with pytest.raises(CheckpointError, match=r"the client at position 0 of the run is 'ash', and of these data 'elm'"):
         fk.Run.load(workplace / "runs/one", data=swapped)
     more = fk.data.from_pandas(table.assign(dose=0), label="y", client="client_id")
     fk.Run.load(workplace / "runs/one", data=more)

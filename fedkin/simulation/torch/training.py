@@ -156,6 +156,11 @@ class Trainer:
         weights = work.loss_weights(self._data.label_counts(clients=np.array([client])))
         return None if weights is None else torch.from_numpy(weights[0])
 
+    def _name(self, client: int) -> str:
+        """The name of a client; its number where it has none."""
+        names = getattr(self._data, "client_names", None)
+        return names[client] if names else str(self._ids[client])
+
     def _scores(self, network: Any, x: Tensor, client: int, low: bool = False) -> Tensor:
         """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the client, where it
         fails."""
@@ -167,7 +172,7 @@ class Trainer:
         except Exception as error:  # whatever the user's own code raises
             advice = "; choose a batch_size that leaves no single sample over" if len(x) == 1 else ""
             raise ModelError(
-                f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._ids[client]}: "
+                f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._name(client)}: "
                 f"{error_reason(error)}{advice}"
             ) from error
 

@@ -1,0 +1,96 @@
+"""NumPy's numbers as Python's, so that an option decides, prints and is stored alike wherever it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}  # of NumPy's types that options have
+
+
+def plain(value: Any) -> Any:
+    """A number or text of NumPy, JAX or PyTorch as Python's, also within lists, tuples and dictionaries.
+
+    Arrays without an axis are numbers. Everything else stays as it is: longer arrays, and masked numbers, which have
+    no value.
+    """
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(plain(entry) for entry in value)
+    if type(value) is dict:
+        return {plain(key): plain(entry) for key, entry in value.items()}
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> Any:
+    if getattr(value, "ndim", None) != 0 or isinstance(value, np.ma.MaskedArray):
+        return value
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):  # such as a tensor that requires a gradient
+        return value
+    if array.dtype.name == "bfloat16":
+        return float(array)
+    kind = _KINDS.get(array.dtype.kind)
+    return value if kind is None else kind(array[()])
+
+
+def plain_lists(value: Any) -> Any:
+    """As ``plain``; arrays become lists, as TOML and JSON have them."""
+    if isinstance(value, (list, tuple)):
+        return [plain_lists(entry) for entry in value]
+    if isinstance(value, dict):
+        return {plain(key): plain_lists(entry) for key, entry in value.items()}
+    if isinstance(value, range):
+        return list(value)
+    if getattr(value, "ndim", 0) and hasattr(value, "tolist") and not np.ma.is_masked(value):
+        return plain_lists(value.tolist())
+    return plain(value)
+
+
+def plain_options(cls: type[T]) -> type[T]:
+    """A decorator of a dataclass of options: NumPy's numbers in the arguments become Python's when it is made.
+
+    An array or a range becomes a tuple where the field is annotated as one; other arrays stay.
+    """
+    init: Callable[..., None] = cls.__init__
+    fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    tuples = {field.name for field in fields if "tuple[" in str(field.type)}
+
+    @functools.wraps(init)
+    def made_of_plain(self: T, *args: Any, **options: Any) -> None:
+        by_position = [_option(value, name in tuples) for name, value in zip(names, args, strict=False)]
+        by_name = {name: _option(value, name in tuples) for name, value in options.items()}
+        init(self, *by_position, *args[len(names) :], **by_name)
+
+    cls.__init__ = made_of_plain
+    return cls
+
+
+def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
+    """A decorator of a function: NumPy's numbers in its arguments become Python's."""
+
+    untyped: Any = call
+
+    @functools.wraps(call)
+    def called_with_plain(*args: P.args, **options: P.kwargs) -> R:
+        by_position: Any = [plain(value) for value in args]
+        by_name: Any = {name: plain(value) for name, value in options.items()}
+        return untyped(*by_position, **by_name)
+
+    return called_with_plain
+
+
+def _option(value: Any, as_tuple: bool) -> Any:
+    """The value of an option."""
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0 and not np.ma.is_masked(value)
+    if as_tuple and (is_array or isinstance(value, range)):
+        return tuple(plain_lists(value))
+    return plain(value)

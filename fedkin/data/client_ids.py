@@ -1,0 +1,114 @@
+"""The client of each sample, as users say it: numbers, text or bytes, with none missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from fedkin.core.errors import DataError
+from fedkin.core.plain import plain
+from fedkin.data.user_arrays import decoded, user_array
+
+_LARGEST_WHOLE = 2**53  # below it, a float64 holds every whole number
+
+
+def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shaped[np.ndarray, "M"]:
+    """Ids of clients as an array of numbers or of text; entries of a list keep their types.
+
+    Args:
+        values: the client of each sample.
+        place: file or name to begin errors with.
+        name: what errors call the ids.
+
+    Raises:
+        DataError: a missing id, ids of several types, bytes that are no UTF-8; the row is named.
+    """
+    is_array = hasattr(values, "dtype")
+    ids = user_array(values, place, name) if is_array else _of_list(values)
+    if ids.ndim != 1:
+        raise DataError(f"{place}: {name} must be one id for each sample, got an array of shape {ids.shape}")
+    check_owners(ids, place, name)
+    if ids.dtype.kind == "S" or (ids.dtype == object and len(ids) and isinstance(ids[0], bytes)):
+        return decoded(ids, place, name)
+    if ids.dtype != object:
+        return ids
+    kinds = {type(entry) for entry in ids}
+    return np.array(ids.tolist()) if kinds <= {str} or kinds <= {int} else ids
+
+
+def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
+    """Entries of a list as objects: NumPy alone would make text of the 1 in [1, "1"]."""
+    entries = [plain(entry) for entry in values]
+    ids = np.empty(len(entries), object)
+    for row, entry in enumerate(entries):
+        ids[row] = entry
+    return ids
+
+
+def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id") -> None:
+    """Refuse (DataError) samples whose client is not known, and ids of several types.
+
+    Args:
+        owners: the client of each sample.
+        place: file or name to begin errors with.
+        name: what errors call the ids.
+    """
+    if owners.dtype.kind in "Vc":
+        raise DataError(f"{place}: {name} must be numbers or text, got {owners.dtype}")
+    missing = missing_ids(owners)
+    if len(missing):
+        raise DataError(
+            f"{place}: {name} is empty in row {missing[0]} ({len(missing)} such rows); drop these "
+            "rows, or say whose they are"
+        )
+    if owners.dtype != object:
+        return
+    kinds = [_kind(owner) for owner in owners]
+    for row, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise DataError(
+                f"{place}: {name} must be of one type, got {owners[0]!r} in row 0 and "
+                f"{owners[row]!r} in row {row}; make all of them text, or all numbers"
+            )
+
+
+def missing_ids(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
+    """The rows without a client: None, NaN, NaT, ``pd.NA``, masked entries, and text of blanks."""
+    if owners.dtype.kind in "biu":
+        return np.zeros(0, np.int64)
+    if owners.dtype.kind in "US":
+        return np.flatnonzero(np.char.strip(owners) == owners.dtype.type())
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(owners), bool)
+    if owners.dtype == object:
+        missing = missing | np.array([_is_blank(owner) for owner in owners], bool)
+    return np.flatnonzero(missing)
+
+
+def _is_blank(owner: Any) -> bool:
+    is_text = isinstance(owner, (str, bytes))
+    return owner is np.ma.masked or (is_text and not owner.strip())
+
+
+def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
+    """Ids without the decimals that a column of numbers gets by a missing entry: client 1.0 is client 1."""
+    numbers = owners
+    if owners.dtype.kind == "O" and all(isinstance(owner, (float, np.floating)) for owner in owners):
+        numbers = owners.astype(np.float64)
+    if numbers.dtype.kind != "f" or not len(numbers) or not np.isfinite(numbers).all():
+        return owners
+    is_whole = (numbers == np.floor(numbers)).all() and np.abs(numbers).max() < _LARGEST_WHOLE
+    return numbers.astype(np.int64) if is_whole else owners
+
+
+def _kind(owner: Any) -> str:
+    """The type of an id; all numbers are of one."""
+    for kind in (str, bytes):
+        if isinstance(owner, kind):
+            return kind.__name__
+    is_number = isinstance(owner, (bool, int, float, np.number, np.bool_))
+    return "number" if is_number else type(owner).__name__

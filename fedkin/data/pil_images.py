@@ -1,0 +1,113 @@
+"""Images of PIL as arrays of pixels: colours, not palette numbers, and all on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Shaped
+
+from fedkin.core.errors import DataError
+
+_WHITE_16 = 65535  # of 16 bits
+# What an image is converted to before its pixels are read: the colours of a palette, and one colour space for all, as
+# the same three numbers mean different colours in others.
+_CONVERTED = {
+    "1": "L",
+    "PA": "RGBA",
+    "La": "LA",
+    "RGBa": "RGBA",
+    "RGBX": "RGB",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+    "HSV": "RGB",
+}
+_BYTES = ("L", "LA", "RGB", "RGBA")  # modes of 8 bits that are kept
+
+
+def is_image(value: Any) -> bool:
+    """Whether a value is an image of PIL, which is not imported for that."""
+    return hasattr(value, "getbands") and hasattr(value, "convert") and isinstance(getattr(value, "mode", None), str)
+
+
+def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
+    """The pixels of an image: uint8, which are scaled to 0 .. 1 later, or float32 in 0 .. 1.
+
+    Palette images become RGB, or RGBA where they have transparency; CMYK, YCbCr and HSV become RGB; black and white
+    becomes grey. 16 bits are divided by 65535. Alpha channels are kept; an orientation in EXIF is not applied.
+
+    Args:
+        image: of PIL.
+        place: begins errors.
+
+    Raises:
+        DataError: a mode without a known scale.
+    """
+    mode = image.mode
+    if mode == "P":
+        mode = "RGBA" if "transparency" in image.info else "RGB"
+    mode = _CONVERTED.get(mode, mode)
+    if mode in _BYTES:
+        return np.array(image if mode == image.mode else image.convert(mode))
+    values = np.array(image)
+    if mode.startswith("I"):
+        return _sixteen_bits(values, mode, place)
+    if mode == "F" and 0 <= values.min() and values.max() <= 1:
+        return values.astype(np.float32)
+    scale = f", with values {values.min():g} to {values.max():g}" if mode == "F" else ""
+    raise DataError(
+        f"{place}: an image of mode {image.mode!r}{scale} has no known scale; convert it, image.convert('RGB'), or "
+        "give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+    )
+
+
+def _sixteen_bits(values: Shaped[np.ndarray, "H W"], mode: str, place: str) -> Float32[np.ndarray, "H W"]:
+    """Pixels of 16 bits as 0 .. 1; files of 16 bits may be read as integers of 32."""
+    if values.min() < 0 or values.max() > _WHITE_16:
+        raise DataError(
+            f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and 16 bits are 0 to "
+            f"{_WHITE_16}; give arrays of numbers in 0 .. 1 to fk.data.from_arrays"
+        )
+    return (values / np.float32(_WHITE_16)).astype(np.float32)
+
+
+def pixels_of_all(images: Sequence[Any], place: str, start: int = 0) -> Shaped[np.ndarray, "M H W ..."]:
+    """The pixels of images that have one size: uint8 where all have 8 bits, else float32 in 0 .. 1.
+
+    Args:
+        images: of PIL.
+        place: begins errors.
+        start: the row of the first image.
+
+    Raises:
+        DataError: images of different sizes or numbers of channels, and as ``pixels``.
+    """
+    arrays = [pixels(image, f"{place}, row {start + row}") for row, image in enumerate(images)]
+    check_alike(arrays, [image.mode for image in images], place, start)
+    if len({array.dtype for array in arrays}) > 1:
+        arrays = [as_unit(array) for array in arrays]
+    return np.stack(arrays)
+
+
+def check_alike(arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0) -> None:
+    """Refuse (DataError) images of different sizes or numbers of channels.
+
+    Args:
+        arrays: pixels of each image.
+        modes: of each.
+        place: begins errors.
+        start: the row of the first image.
+    """
+    for row, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise DataError(
+                f"{place}: the image in row {start + row} has shape {array.shape} (mode {modes[row]}), the one in row "
+                f"{start} {arrays[0].shape} (mode {modes[0]}); resize them to one size, or convert all of them to one "
+                "mode: image.convert('RGB')"
+            )
+
+
+def as_unit(array: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
+    """Pixels in 0 .. 1."""
+    return array / np.float32(255) if array.dtype == np.uint8 else array

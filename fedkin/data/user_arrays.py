@@ -1,0 +1,138 @@
+"""Arrays as users have them (NumPy, PyTorch, JAX, pandas, PIL) as NumPy's arrays, with every value that they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from fedkin.core.errors import DataError
+from fedkin.data.pil_images import is_image, pixels, pixels_of_all
+
+_SHORT_FLOATS = ("bfloat16", "float8")  # types that NumPy does not have; float32 holds their numbers exactly
+
+
+def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
+    """Values of any source as an array of NumPy; bfloat16 becomes float32, and images become pixels.
+
+    Args:
+        values: an array, a tensor, a table, images, or lists of numbers.
+        place: begins errors.
+        name: what errors call the values.
+
+    Raises:
+        DataError: masked entries, sparse matrices, and entries of different shapes.
+    """
+    if is_image(values):
+        return pixels(values, f"{place}: {name}")
+    if hasattr(values, "detach"):
+        return _of_tensor(values, place, name)
+    _refuse_sparse(values, place, name)
+    if isinstance(values, (list, tuple)) and len(values):
+        return _of_list(values, place, name)
+    array = np.asarray(unmasked(values, place, name))
+    if array.dtype == object and hasattr(values, "to_numpy"):
+        return _of_table(values, array)
+    return _known_type(array)
+
+
+def unmasked(values: Any, place: Path | str, name: str) -> Any:
+    """The values of a masked array without masked entries; anything else as it is.
+
+    Args:
+        values: perhaps a masked array.
+        place: begins errors.
+        name: what errors call the values.
+
+    Raises:
+        DataError: a masked entry; the first one is named.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    masked = np.ma.getmaskarray(values)
+    if masked.dtype.names is None and masked.any():
+        position = np.argwhere(masked)[0].tolist()
+        places = [f"{axis} {at}" for axis, at in zip(("row", "column"), position, strict=False)]
+        where = f" in {', '.join(places)}" if places else ""
+        raise DataError(
+            f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not known; leave these "
+            f"rows out, or fill them in: {name}.filled(value)"
+        )
+    return values.data
+
+
+def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
+    """A tensor of PyTorch, wherever it is."""
+    if str(tensor.layout) != "torch.strided":
+        raise DataError(f"{place}: {name} is a sparse tensor; make it dense: {name}.to_dense()")
+    tensor = tensor.detach().cpu()
+    short = any(kind in str(tensor.dtype) for kind in _SHORT_FLOATS)
+    return (tensor.float() if short else tensor).numpy()
+
+
+def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
+    """Refuse (DataError) a sparse matrix: as an array of all entries it may not fit into memory."""
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        shape = " x ".join(map(str, values.shape))
+        raise DataError(
+            f"{place}: {name} is a sparse matrix ({type(values).__name__}, {shape}); make it dense: {name}.toarray()"
+        )
+
+
+def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
+    """A list of rows, which may be images, tensors, masked arrays, or numbers."""
+    if all(map(is_image, values)):
+        return pixels_of_all(values, f"{place}: {name}")
+    if hasattr(values[0], "detach"):
+        return np.stack([_of_tensor(row, place, name) for row in values])
+    masked = [row for row, value in enumerate(values) if np.ma.is_masked(value)]
+    if masked:
+        raise DataError(
+            f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its value is not known; leave "
+            "these rows out, or fill them in: row.filled(value)"
+        )
+    try:
+        return _known_type(np.asarray(values))
+    except ValueError as error:  # NumPy's word for lists of different lengths
+        raise DataError(
+            f"{place}: {name} holds samples of different shapes; resize or pad them to one ({error})"
+        ) from error
+
+
+def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    """Numbers of pandas' own types as NumPy's; of a DataFrame a missing value is NaN. Others as they are."""
+    if hasattr(table, "columns"):
+        is_numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in table.dtypes)
+        return table.to_numpy(dtype=np.float64, na_value=np.nan) if is_numeric else array
+    kind = getattr(table.dtype, "numpy_dtype", None)
+    return array if kind is None or table.isna().any() else table.to_numpy(dtype=kind)
+
+
+def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    """Floats of types that NumPy does not have, as float32."""
+    return array.astype(np.float32) if array.dtype.name.startswith(_SHORT_FLOATS) else array
+
+
+def decoded(values: Shaped[np.ndarray, "M"], place: Path | str, name: str) -> Shaped[np.ndarray, "M"]:
+    """Bytes as the text that they encode.
+
+    Args:
+        values: an array of bytes, or of objects that are bytes.
+        place: file or name to begin errors with.
+        name: what errors call the values.
+
+    Raises:
+        DataError: bytes that are no UTF-8; the row is named.
+    """
+    text = []
+    for row, entry in enumerate(values.tolist()):
+        try:
+            text.append(entry.decode())
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them with the encoding "
+                "that they have: name.decode('latin-1')"
+            ) from None
+    return np.array(text)
