@@ -21,7 +21,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import keys
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
-from fedkin.server.deploy.compose import COMPOSE, HOST, compose_text
+from fedkin.server.deploy.compose import HOST, write_containers
 from fedkin.server.deploy.deployment_folder import Address
 
 # Handwritten digits in two clusters of sites, with different permutations of the labels.
@@ -62,7 +62,7 @@ def init(
     compose: bool = False,
 ) -> Deployment:
     """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md and
-    compose.yaml are written again.
+    the files of the containers are written again.
 
     Args:
         folder: of the deployment.
@@ -71,7 +71,8 @@ def init(
         port: of the server; None: as before, or 8000.
         secure: with keys and certificates.
         settings: ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
-        compose: write compose.yaml too; the server is then, where nothing else is said, at the name of its container.
+        compose: write compose.yaml and the files of its image too; without ``host`` the server is then at the
+            name of its container. Files of root are given to the ordinary user of the containers.
 
     Raises:
         ConfigError, DataError, ModelError: invalid settings, before anything is written.
@@ -101,7 +102,7 @@ def init(
         text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
         write_atomic(folder / files.COMMANDS, text)
         if compose:
-            write_atomic(folder / COMPOSE, compose_text(folder, address, deployed.sites))
+            write_containers(folder, address, deployed.sites, server)
     return deployed
 
 
