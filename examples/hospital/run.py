@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from fedkin.server.deploy.status import UP, status
 HERE = Path(__file__).resolve().parent
 HOSPITALS = 5  # the last one joins late
 LATE = f"site-{HOSPITALS - 1}"
+LINES = 5  # of each log, when the run fails
 PATIENCE = 60.0  # seconds for the program of the run to start, or to be restarted
 SETTINGS = (
     "federation.name=hospitals",
@@ -144,8 +146,12 @@ def run_is_up(folder: Path) -> bool:
 
 
 def fail(folder: Path, reason: str) -> None:
-    """Show what the server and the hospitals report, and exit."""
-    fedkin("deploy", "logs", folder, "--lines", "5")
+    """Show the warnings of the server and of the hospitals, and exit."""
+    for log in sorted(folder.glob("**/*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        warnings = [line for line in lines if re.search(" fedkin (WARNING|ERROR)", line)]
+        for line in warnings[-LINES:]:
+            print(f"{log.relative_to(folder)}: {line}")
     sys.exit(f"error: {reason}; all logs are in {folder}")
 
 

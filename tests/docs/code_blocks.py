@@ -4,9 +4,9 @@ Sybil parses the pages. In the current folder,
 
 * ``python`` runs in the session of its page;
 * ``toml`` that begins with ``# NAME.toml`` becomes that file, with at most two rounds; one without is only read;
-* ``sh``: every command of ``fedkin`` runs, with the files that the page has made. Those that cannot run in a test are in
-  the table ``CHECKED_ONLY`` with the reason. They are checked instead, as are the commands of other programs: the
-  program, its options, and the settings, files and packages that it names exist (``tests/docs/command_checks.py``);
+* ``sh``: every command of ``fedkin`` runs, with the files that the page has made. Those that cannot run in a test
+  are in the table ``CHECKED_ONLY`` with the reason. They are checked instead, as are the commands of other programs:
+  the program, its options, and the settings, files and packages that it names exist (``tests.docs.command_checks``);
 * other languages (``text``, ``json``) are not run.
 
 A block that cannot run in a test has its reason right before it, where readers of the source see it::

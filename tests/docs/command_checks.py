@@ -184,9 +184,13 @@ DEPTH = {
 }
 
 
+# Subcommands that have subcommands themselves.
+GROUPS = {("flwr", "supernode"), ("mlflow", "experiments"), ("mlflow", "runs")}
+
+
 def check_options(words: Sequence[str]) -> None:
     """The help of a program names the options of a command."""
-    depth = DEPTH[words[0]] + (words[:2] == ["flwr", "supernode"])
+    depth = DEPTH[words[0]] + (tuple(words[:2]) in GROUPS)
     program = [str(BIN / words[0]), *words[1 : 1 + depth]]
     _check_flags(program, words[1 + depth :])
 

@@ -148,8 +148,8 @@ def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     place = "    table[table.client_id"
     assert text.count(place) == 1
     program.write_text(text.replace(place, f"    {wrong}{place}"))
-    said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 1 2>&1")
-    assert "error" in said and "p0" in said, said
+    said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 3 2>&1")
+    assert "error" in said and "site-2" in said and "p0" in said, said
 
 
 def consecutive_ports(count: int) -> int:
