@@ -34,7 +34,9 @@ OF_OTHERS = {
     "sleep": "it is a part of every system",
     "kill": "it is a part of every system",
     "rm": "it is a part of every system",
+    "head": "it is a part of every system",
     "cd": "it is a part of the shell",
+    "jobs": "it is a part of the shell",
     "mkdir": "it is a part of every system",
     "pre-commit": "its hooks come from a network",
 }

@@ -130,8 +130,9 @@ def _run(address: Address, sites: list[str]) -> dict[str, object]:
     ]
     register = []
     if address.secure:
-        public = [str(files.CA), *(f"{name}/{files.NODE_PUBLIC}" for name in sites)]
-        volumes += [f"{_mount(path)}:ro" for path in public]
+        # A site is registered under the name in its client.toml.
+        of_sites = [f"{name}/{file}" for name in sites for file in (files.NODE_PUBLIC, files.CLIENT)]
+        volumes += [f"{_mount(path)}:ro" for path in (str(files.CA), *of_sites)]
         register = ["--register", *sites]
     start = ["python", "-m", "fedkin.server.deploy.flower_commands", "--run"]
     config = ["--server", f"{INSIDE}/{files.SERVER}"]

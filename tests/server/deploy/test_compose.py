@@ -129,7 +129,7 @@ def test_no_container_has_the_private_files_of_another(tmp_path: Path) -> None:
     assert found["server"]["volumes"] == [".:/fed"]
     assert set(found["server"]["tmpfs"]) == {"/fed/site-0", "/fed/site-1"}
     mounted = [entry.split(":")[0] for entry in found["run"]["volumes"]]
-    assert {Path(path).name for path in mounted} == {"app", "flwr", "ca.pem", "key.pub"}
+    assert {Path(path).name for path in mounted} == {"app", "flwr", "ca.pem", "key.pub", "client.toml"}
     for service in found.values():
         assert "ports" not in service and "privileged" not in service
 
