@@ -139,7 +139,7 @@ def test_the_hospitals_in_one_process(checkout: Path) -> None:
 
 
 def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
-    """One site's table lacks a column; nothing waits for it."""
+    """The table of one site lacks a column. The message names the site and the column."""
     pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")
     pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")
     program = checkout / "examples/hospital/findings.py"

@@ -23,7 +23,7 @@ from fedkin import __version__
 from fedkin.core.storage import write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.deployment_folder import Address
-from fedkin.server.deploy.own_wheel import own_wheel, wheel_name
+from fedkin.server.deploy.own_wheel import wheel_name
 from fedkin.server.deploy.processes import MARK
 
 COMPOSE = "compose.yaml"
@@ -44,7 +44,13 @@ _SECURITY = {
 _EXTRAS = {"privacy": "privacy", "secret": "secret"}
 
 
-def write_containers(folder: Path, address: Address, sites: list[str], server: Mapping[str, Mapping[str, Any]]) -> None:
+def write_containers(
+    folder: Path,
+    address: Address,
+    sites: list[str],
+    server: Mapping[str, Mapping[str, Any]],
+    wheel: bytes,
+) -> None:
     """Write the compose file and all that it needs. Files of root are given to an ordinary user.
 
     Args:
@@ -52,12 +58,10 @@ def write_containers(folder: Path, address: Address, sites: list[str], server: M
         address: of the SuperLink.
         sites: names of their folders.
         server: content of server.toml.
+        wheel: content of the wheel of fedkin.
 
-    Raises:
-        ConfigError: no wheel of fedkin can be made.
-        OSError: a file cannot be written.
+    Raises OSError if a file cannot be written.
     """
-    wheel = own_wheel()
     (folder / FLOWER).parent.mkdir(parents=True, exist_ok=True)
     for old in (folder / DOCKERFILE).parent.glob("fedkin-*.whl"):
         old.unlink()

@@ -23,6 +23,7 @@ from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.compose import HOST, write_containers
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.own_wheel import own_wheel
 
 # Handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -75,7 +76,7 @@ def init(
             name of its container. Files of root are given to the ordinary user of the containers.
 
     Raises:
-        ConfigError, DataError, ModelError: invalid settings, before anything is written.
+        ConfigError, DataError, ModelError: invalid settings, or no wheel can be made; nothing is written.
         StorageError: the folder cannot be written.
         MissingExtra: ``secure`` without cryptography.
     """
@@ -91,6 +92,7 @@ def init(
     existing = [path.parent.name for path in folder.glob(f"*/{files.CLIENT}")]
     new = [name for name in names if name not in existing]
     _check(folder, server, {name: sites[name] for name in new})
+    wheel = own_wheel() if compose else b""
     with storage_errors(folder):
         _write_server(folder, server, address)
         for k, name in enumerate(names):
@@ -102,7 +104,7 @@ def init(
         text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
         write_atomic(folder / files.COMMANDS, text)
         if compose:
-            write_containers(folder, address, deployed.sites, server)
+            write_containers(folder=folder, address=address, sites=deployed.sites, server=server, wheel=wheel)
     return deployed
 
 

@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fedkin.server.deploy import compose
+from fedkin.core.errors import ConfigError
+from fedkin.server.deploy import compose, own_wheel
 from fedkin.server.deploy.init import init
 
 yaml = pytest.importorskip("yaml", reason="a deployment needs pip install 'fedkin[flower]'")
@@ -174,6 +176,13 @@ def test_the_image_has_the_wheel_with_the_extras_of_the_run(settings: list[str],
     assert f"COPY {wheel} /tmp/" in lines
     assert f"RUN pip install --no-cache-dir '/tmp/{wheel}[{extras}]'" in lines
     assert lines[-1] == "USER 10001"
+
+
+def test_nothing_is_written_where_no_wheel_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_wheel, "distribution", lambda name: SimpleNamespace(version="0.0.9"))
+    with pytest.raises(ConfigError, match=r"0\.0\.9.*install fedkin again"):
+        init(tmp_path / "fed", 2, compose=True)
+    assert not (tmp_path / "fed").exists()
 
 
 def test_an_older_wheel_is_replaced(tmp_path: Path) -> None:
