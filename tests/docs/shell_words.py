@@ -33,7 +33,8 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 def _tokens(line: str) -> list[str]:
     """Words and operators of a line, without its comment."""
-    text = re.sub(r"\d*>&\d|&>", " > x ", line)  # 2>&1 is no separator
+    text = re.sub(r"\$\(\(.*?\)\)", "0", line)  # arithmetic is no command
+    text = re.sub(r"\d*>&\d|&>", " > x ", text)  # 2>&1 is no separator
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>")
     lexer.whitespace_split = True
     lexer.commenters = ""
