@@ -30,6 +30,7 @@ def findings(seed: int = 0) -> pd.DataFrame:
 
 def write(folder: Path, hospital: int) -> None:
     """One hospital's file, ``findings.csv``, in its own folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     table = findings()
     table[table.client_id == hospital].to_csv(folder / "findings.csv", index=False)
 

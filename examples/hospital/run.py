@@ -1,126 +1,173 @@
-"""Five hospitals on one machine, each a process of its own, with certificates and registered keys.
+"""Five hospitals on one machine, each a process with its own file, key and encrypted connection.
 
     pip install 'fedkin[flower,torch]'
-    python examples/hospital/run.py [FOLDER]
+    python examples/hospital/run.py
 
-Four of them start; the fifth joins after two rounds. FlexCFL is run, then FedAvg, in some ten minutes. All files are in
-FOLDER (hospital-run), and all processes are stopped at the end. The same command resumes a stopped run.
+Four hospitals start; the fifth joins while FlexCFL runs. FedAvg follows on the same data. All
+files are in runs/hospital, or in another FOLDER, and all processes are stopped at the end. The
+same command resumes a run that was stopped.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import findings
 
-HERE, PROGRAMS = Path(__file__).resolve().parent, Path(sys.executable).parent
-HOSPITALS, LATE, PORT = 5, "site-4", 8085
+from fedkin.server.deploy.status import UP, status
+
+HERE = Path(__file__).resolve().parent
+HOSPITALS = 5  # the last one joins late
+LATE = f"site-{HOSPITALS - 1}"
+LINES = 5  # of each log, when the run fails
+PATIENCE = 60.0  # seconds for the program of the run to start, or to be restarted
 SETTINGS = (
-    *("federation.name=hospitals", "federation.wait_for=4", "federation.capacity=8"),
-    *("samples.shape=[64]", "samples.classes=10", "model.torch=hospital:network"),
-    *("data.name=file", "data.path=findings.csv", "data.train_fraction=0.5"),
-    *("method.name=flexcfl", "method.clusters=2", 'run.against=["fedavg"]'),
-    *("run.rounds=6", "run.cohort=5", "local.epochs=5", "local.batch_size=10", "local.lr=0.1"),
+    "federation.name=hospitals",
+    "federation.wait_for=4",
+    "federation.capacity=8",
+    "model.torch=hospital:network",
+    "data.name=file",
+    "data.path=findings.csv",
+    "data.train_fraction=0.5",
+    "data.classes=10",
+    "method.name=flexcfl",
+    "method.clusters=2",
+    'run.against=["fedavg"]',
+    "run.cohort=5",
+    "local.epochs=5",
+    "local.batch_size=10",
+    "local.lr=0.1",
 )
 
 
-def prepare(folder: Path) -> None:
-    """Write files, keys and certificates with `fedkin deploy init`, the network and each hospital's data."""
-    init = [PROGRAMS / "fedkin", "deploy", "init", folder, "--clients", str(HOSPITALS), "--port", str(PORT)]
+def main() -> None:
+    """Run the example."""
+    options = read_options()
+    folder = options.folder.resolve()
+    deadline = time.monotonic() + 60 * options.minutes
+    try:
+        if not (folder / "server.toml").exists():
+            prepare(folder, options.rounds, options.port)
+        fedkin("deploy", "up", folder)
+        if not (folder / LATE).exists():
+            enough = max(1, options.rounds // 3)
+            wait(folder, lambda: rounds_done(folder) >= enough, deadline)
+            add_late_hospital(folder)
+            fedkin("deploy", "up", folder)
+        wait(folder, lambda: has_results(folder), deadline)
+    finally:
+        if (folder / "server.toml").exists():
+            fedkin("deploy", "down", folder)
+    print_results(folder)
+
+
+def read_options() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/hospital"))
+    parser.add_argument("--rounds", type=int, default=6, help="rounds of each method (6)")
+    parser.add_argument("--port", type=int, default=8085, help="port of the server (8085)")
+    parser.add_argument("--minutes", type=float, default=30, help="longest time to wait (30)")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds: expected 1 or more, got {options.rounds}")
+    return options
+
+
+def prepare(folder: Path, rounds: int, port: int) -> None:
+    """Write the data of four hospitals, and the files of the federation."""
+    for hospital in range(HOSPITALS - 1):
+        findings.write(folder / f"site-{hospital}", hospital)
+    clients = str(HOSPITALS - 1)
+    settings = (*SETTINGS, f"run.rounds={rounds}")
+    fedkin("deploy", "init", folder, "--clients", clients, "--port", str(port), *settings)
+    # The files in app/ are sent to the hospitals with each run.
+    shutil.copy(HERE / "hospital.py", folder / "app")
+
+
+def add_late_hospital(folder: Path) -> None:
+    """Add the last hospital to the federation; existing files stay as they are."""
+    print(f"{LATE} joins", flush=True)
+    findings.write(folder / LATE, HOSPITALS - 1)
+    fedkin("deploy", "init", folder, "--clients", str(HOSPITALS))
+
+
+def fedkin(*arguments: str | Path) -> None:
+    """Run one of fedkin's commands, and end with its exit status if it fails."""
+    command = [sys.executable, "-m", "fedkin.cli", *map(str, arguments)]
+    show = None if "init" not in arguments else subprocess.DEVNULL
+    # The module of the network, hospital.py, is found on Python's path.
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    subprocess.run([*init, *SETTINGS], check=True, env=environment, stdout=subprocess.DEVNULL)
-    shutil.copy(HERE / "hospital.py", folder / "app")  # is sent to the hospitals with the app
-    for k in range(HOSPITALS):
-        findings.write(folder / f"site-{k}", k)
-
-
-class Federation:
-    """The processes of a prepared folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.started = folder, []
-
-    def __enter__(self) -> Federation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in reversed(self.started):
-            process.terminate()
-        for process in self.started:
-            process.wait()
-
-    def environment(self, home: str) -> dict[str, str]:
-        lines = (self.folder / "flower.env").read_text().splitlines()
-        variables = dict(line.split("=", 1) for line in lines if "=" in line)
-        path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, **variables, "PATH": path, "FLWR_HOME": str(self.folder / home)}
-
-    def start(self, where: str, *command: str) -> None:
-        """Start a program in the background, in a folder, with a log there."""
-        log = (self.folder / where / f"{command[0]}.log").open("ab")
-        options = {"cwd": self.folder / where, "env": self.environment(f"{where}/flwr"), "stdout": log, "stderr": log}
-        self.started.append(subprocess.Popen(command, **options))
-
-    def flwr(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-        """One of Flower's own commands."""
-        return subprocess.run(
-            ["flwr", *arguments],
-            cwd=self.folder,
-            env=self.environment("flwr"),
-            check=check,
-            capture_output=True,
-            text=True,
-        )
-
-    def superlink(self) -> None:
-        keys = "--ssl-ca-certfile keys/ca.pem --ssl-certfile keys/server.pem --ssl-keyfile keys/server-key.pem"
-        how = "--database state.db --isolation subprocess --disable-runtime-dependency-installation"
-        where = f"--host 127.0.0.1 --port {PORT} --enable-supernode-auth"
-        self.start(".", "flower-superlink", *f"{where} {keys} {how}".split())
-        while self.flwr("list", "fedkin", check=False).returncode:
-            time.sleep(0.5)
-
-    def hospital(self, site: str) -> None:
-        """Register a hospital's public key, and start its node."""
-        self.flwr("supernode", "register", f"{site}/key.pub", "fedkin", "--name", site, check=False)  # fails if known
-        port = 9094 + int(site.removeprefix("site-"))
-        how = f"--superlink 127.0.0.1:{PORT} --port {port} --root-certificates ca.pem --auth-supernode-private-key key"
-        self.start(site, "flower-supernode", *how.split(), "--node-config", 'config="client.toml"')
+    status = subprocess.run(command, env=environment, stdout=show).returncode
+    if status:
+        sys.exit(status)
 
 
 def rounds_done(folder: Path) -> int:
     """Rounds of FlexCFL that are complete."""
     metrics = folder / "run" / "metrics.jsonl"
-    return len(metrics.read_text().splitlines()) - 1 if metrics.exists() else -1
+    if not metrics.exists():
+        return 0
+    # The first line is of the models before training.
+    return len(metrics.read_text().splitlines()) - 1
 
 
-def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "hospital-run").resolve()
-    if not (folder / "server.toml").exists():
-        prepare(folder)
-    with Federation(folder) as federation:
-        federation.superlink()
-        for k in range(HOSPITALS - 1):
-            federation.hospital(f"site-{k}")
-        federation.start(".", "flwr", "run", "app", "fedkin", "--stream")
-        run = federation.started[-1]
-        while rounds_done(folder) < 2 and run.poll() is None:
-            time.sleep(0.5)
-        print(f"two rounds are complete; {LATE} joins", flush=True)
-        federation.hospital(LATE)
-        run.wait()
-    if not (folder / "run" / "summary.json").exists():
-        sys.exit(f"the run has failed: see {folder}/flwr.log and {folder}/flower-superlink.log")
-    for name in (".", "against/fedavg"):
-        summary = json.loads((folder / "run" / name / "summary.json").read_text())
-        print(f"{summary['method']}: accuracy {summary['final_accuracy']:.3f}, ", end="")
-        print(f"worst hospital {summary['bottom_decile']:.3f}, clusters of {summary['cluster_sizes']}")
+def has_results(folder: Path) -> bool:
+    """Whether both methods have their results."""
+    return all((path / "summary.json").exists() for path in run_folders(folder))
+
+
+def wait(folder: Path, done: Callable[[], bool], deadline: float) -> None:
+    """Wait until something is done; exit with the last lines of the logs if it is not to come."""
+    last_up = time.monotonic()
+    while not done():
+        time.sleep(1)
+        now = time.monotonic()
+        if run_is_up(folder):
+            last_up = now
+        if now > deadline:
+            fail(folder, "the run did not end in time; --minutes sets the limit")
+        if now - last_up > PATIENCE:
+            fail(folder, "the run has stopped without results")
+
+
+def run_is_up(folder: Path) -> bool:
+    """Whether the server's program of the run is there."""
+    return any(line.name == "run" and line.state == UP for line in status(folder))
+
+
+def fail(folder: Path, reason: str) -> None:
+    """Show the warnings of the server and of the hospitals, and exit."""
+    for log in sorted(folder.glob("**/*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        warnings = [line for line in lines if re.search(" fedkin (WARNING|ERROR)", line)]
+        for line in warnings[-LINES:]:
+            print(f"{log.relative_to(folder)}: {line}")
+    sys.exit(f"error: {reason}; all logs are in {folder}")
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The run folders of FlexCFL and of FedAvg."""
+    return [folder / "run", folder / "run" / "against" / "fedavg"]
+
+
+def print_results(folder: Path) -> None:
+    """Print a line for each method."""
+    for path in run_folders(folder):
+        summary = json.loads((path / "summary.json").read_text())
+        print(
+            f"{summary['method']}: accuracy {summary['final_accuracy']:.3f}, "
+            f"worst hospital {summary['bottom_decile']:.3f}, clusters of {summary['cluster_sizes']}"
+        )
 
 
 if __name__ == "__main__":

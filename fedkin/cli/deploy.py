@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +45,7 @@ def init_command(
 
     Run again with more clients, it adds sites and keeps existing files."""
     with error_exit():
+        from fedkin.server.deploy.compose import container_user
         from fedkin.server.deploy.init import init
 
         options = {"host": host, "port": port, "secure": not insecure, "settings": settings or [], "compose": compose}
@@ -51,7 +53,10 @@ def init_command(
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
         typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}")
         if compose:
-            typer.echo(f"# all in one command: docker compose --file {folder}/compose.yaml up --build --detach")
+            file = shlex.quote(str(folder / "compose.yaml"))
+            typer.echo(f"# all in one command: docker compose --file {file} up --build --detach")
+            user, _ = container_user()
+            typer.echo(f"# the containers run as user {user}, who owns the files in {folder}")
             return
         typer.echo(f"# all in one command: fedkin deploy up {folder}; or one by one:\n")
         typer.echo(deployment.commands(), nl=False)

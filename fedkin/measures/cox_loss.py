@@ -33,10 +33,10 @@ def cox_loss(
         return None
     loss = -float(scores[died].sum())
     for time in np.unique(times[died]):
-        at_risk = logsumexp(scores[times >= time])
+        at_risk = float(logsumexp(scores[times >= time]))
         tied = scores[died & (times == time)]
         loss += len(tied) * at_risk
         if ties == "efron":
             shares = np.arange(len(tied)) / len(tied)
-            loss += float(np.log1p(-shares * np.exp(logsumexp(tied) - at_risk)).sum())
+            loss += float(np.log1p(-shares * np.exp(float(logsumexp(tied)) - at_risk)).sum())
     return loss / events

@@ -4,8 +4,9 @@ Sybil parses the pages. In the current folder,
 
 * ``python`` runs in the session of its page;
 * ``toml`` that begins with ``# NAME.toml`` becomes that file, with at most two rounds; one without is only read;
-* ``sh``: lines that begin with ``fedkin`` run, with the files that the page has made; those of ``make`` must name
-  targets that exist; installing, and looking at results with other programs, is left to the reader;
+* ``sh``: every command of ``fedkin`` runs, with the files that the page has made. Those that cannot run in a test
+  are in the table ``CHECKED_ONLY`` with the reason. They are checked instead, as are the commands of other programs:
+  the program, its options, and the settings, files and packages that it names exist (``tests.docs.command_checks``);
 * other languages (``text``, ``json``) are not run.
 
 A block that cannot run in a test has its reason right before it, where readers of the source see it::
@@ -20,7 +21,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -34,9 +35,33 @@ from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 from typer.testing import CliRunner
 
 from fedkin.cli import app
+from tests.docs.command_checks import check
+from tests.docs.shell_words import simple_commands
 
 ROOT = Path(__file__).resolve().parents[2]
-FOR_THE_READER = ("pip", "cd", "tensorboard", "mlflow", "MLFLOW_ALLOW_FILE_STORE=true", "wandb")
+RUN = {"fedkin", "rm", "mkdir", "ssh-keygen"}  # programs that run, in the folder of the test
+
+# Commands of fedkin that are checked and not run, by page and beginning, with the reason.
+CHECKED_ONLY = {
+    (
+        "deploy.md",
+        "fedkin deploy up",
+    ): "it starts processes; tests/process/test_documented_deployment.py runs the block",
+    ("deploy.md", "fedkin deploy status"): "as fedkin deploy up",
+    ("deploy.md", "fedkin deploy logs"): "as fedkin deploy up",
+    ("deploy.md", "fedkin report fed/run"): "as fedkin deploy up",
+    ("deploy.md", "fedkin deploy down"): "as fedkin deploy up",
+    ("deploy.md", "fedkin deploy check ."): "it is for another machine, where the folder is copied to",
+    ("deploy.md", "fedkin report run"): "the run of the commands before it, which are for several processes",
+    ("peers.md", "fedkin peer --config"): "eight processes that go on until they are stopped",
+    ("many-machines.md", "fedkin run study.toml run.engine=ray:"): "it needs a cluster that is up",
+    ("hospital/README.md", "fedkin"): "tests/process/test_examples.py runs the page",
+}
+# Files of other pages that a page uses: the page, the file, and the page that shows it.
+GIVEN = {
+    ("many-machines.md", "study.toml"): "quickstart.md",
+    ("write-a-method.md", "study.toml"): "quickstart.md",
+}
 
 
 def read(page: Path) -> Document:
@@ -74,6 +99,7 @@ def skipped(document: Document) -> list[str]:
 def run_page(page: Path) -> dict[str, Any]:
     """Run all blocks of a page in the current folder; returns the session of its Python."""
     document = read(page)
+    write_given(page)
     for example in document.examples():
         with suppress(SkipTest):
             example.evaluate()
@@ -88,22 +114,55 @@ def write_toml(block: Example) -> None:
 
 
 def run_commands(block: Example) -> None:
-    """Run the commands of a block; a backslash goes on in the next line."""
-    for line in block.parsed.replace("\\\n", " ").splitlines():
-        words, place = shlex.split(line, comments=True), f"{block.path}:{block.line}"
-        if "run.engine=ray" in words:  # functions that the tests check for types cannot travel to other processes
-            done = subprocess.run(
-                [sys.executable, "-m", "fedkin.cli", *words[1:]], capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{place}: {line}\n{done.stdout}\n{done.stderr}"
-        elif words[:1] == ["fedkin"]:
-            result = CliRunner().invoke(app, words[1:])
-            assert result.exit_code == 0, f"{place}: {line}\n{result.output}\n{result.exception!r}"
-        elif words[:1] == ["make"]:
-            targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            assert words[1] in targets, f"{place}: the Makefile has no {words[1]}"
-        else:
-            assert not words or words[0] in FOR_THE_READER, f"{place}: what is {words[0]!r}?"
+    """Run or check the commands of a block, one after another."""
+    page = Path(block.path)
+    for words in simple_commands(block.parsed):
+        place = f"{page.name}, line {block.line}: {shlex.join(words)}"
+        try:
+            if reason_not_to_run(page, words) is None:
+                run_command(words)
+            else:
+                check(words)
+        except AssertionError as error:
+            raise AssertionError(f"{place}\n{error}") from error
+
+
+def reason_not_to_run(page: Path, words: Sequence[str]) -> str | None:
+    """Why a command is checked and not run; None for one that runs."""
+    command = " ".join(words)
+    name = page.name if page.name != "README.md" or page.parent == ROOT else f"{page.parent.name}/README.md"
+    for (where, beginning), reason in CHECKED_ONLY.items():
+        if name == where and command.startswith(beginning):
+            return reason
+    if words[0] in RUN:
+        return None
+    return "a program of others, or an installation"
+
+
+def run_command(words: Sequence[str]) -> None:
+    """Run a command in the current folder; it must end well."""
+    if words[0] != "fedkin":
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif "run.engine=ray" in words or any(word.startswith("signature:") for word in words):
+        # Functions that the tests check for types cannot travel to other processes.
+        program = [sys.executable, "-m", "fedkin.cli"]
+        done = subprocess.run([*program, *words[1:]], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    else:
+        result = CliRunner().invoke(app, list(words[1:]))
+        assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+
+
+def write_given(page: Path) -> None:
+    """Write the files that a page uses and another page shows."""
+    for (name, file), source in GIVEN.items():
+        if name == page.name:
+            shown = [block for block in blocks(read(page.parent / source)) if language_of(block) == "toml"]
+            write_toml(next(block for block in shown if block.parsed.startswith(f"# {file}\n")))
+    if page.name == "write-a-method.md":  # its first block is the file that it calls signature.py
+        first = next(block for block in blocks(read(page)) if language_of(block) == "python")
+        Path("signature.py").write_text(first.parsed)
 
 
 def leave(block: Example) -> None:

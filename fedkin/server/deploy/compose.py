@@ -1,104 +1,203 @@
-"""The compose file of a deployment: its server and its sites as containers on one machine, none of them root.
+"""Containers of a deployment on one machine: a compose file, and the files of which their image is built.
 
-Every folder has the same path inside as outside, because the files name some of them in full; of the others' folders a
-container sees nothing. JSON strings are YAML strings, so that no path or name can be read as anything else.
+compose.yaml               the server, the sites, and a container that starts the run
+containers/Dockerfile      their image, with the wheel of the fedkin that wrote it
+containers/fedkin-*.whl    that wheel
+containers/flwr/           the server's address for Flower's commands inside the containers
+
+The paths on the machine are relative to compose.yaml, so that the folder can be moved. In every
+container the deployment has the same path. Of the folders of others a container sees nothing.
+JSON strings are YAML strings, so no path or name can be read as anything else.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedkin import __version__
+from fedkin.core.storage import write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.own_wheel import wheel_name
 from fedkin.server.deploy.processes import MARK
 
-COMPOSE, HOST = "compose.yaml", "server"  # HOST: name of the server's container, which sites connect to
+COMPOSE = "compose.yaml"
+HOST = "server"  # name of the server's container, to which sites connect
+INSIDE = "/fed"  # path of the deployment in every container
+DOCKERFILE = Path("containers/Dockerfile")
+FLOWER = Path("containers/flwr/config.toml")
+# Root's files are given to this user, since no container runs as root.
+USER = 10_001
 _HEALTH = {"interval": "15s", "timeout": "10s", "retries": 3, "start_period": "60s"}
-_SECURITY = {"security_opt": ["no-new-privileges:true"], "cap_drop": ["ALL"], "init": True, "restart": "unless-stopped"}
+_SECURITY = {
+    "security_opt": ["no-new-privileges:true"],
+    "cap_drop": ["ALL"],
+    "init": True,
+    "restart": "unless-stopped",
+}
+# Sections of server.toml, and the extras that they need.
+_EXTRAS = {"privacy": "privacy", "secret": "secret"}
 
 
-def compose_text(folder: Path, address: Address, sites: list[str]) -> str:
-    """Content of ``compose.yaml``.
+def write_containers(
+    folder: Path,
+    address: Address,
+    sites: list[str],
+    server: Mapping[str, Mapping[str, Any]],
+    wheel: bytes,
+) -> None:
+    """Write the compose file and all that it needs. Files of root are given to an ordinary user.
 
     Args:
         folder: of the deployment.
         address: of the SuperLink.
         sites: names of their folders.
+        server: content of server.toml.
+        wheel: content of the wheel of fedkin.
+
+    Raises OSError if a file cannot be written.
     """
-    root = folder.resolve()
-    services = {
-        HOST: _server(root, address, sites),
-        "run": _run(root, address, sites),
-        **{name: _site(root, name) for name in sites},
-    }
+    (folder / FLOWER).parent.mkdir(parents=True, exist_ok=True)
+    for old in (folder / DOCKERFILE).parent.glob("fedkin-*.whl"):
+        old.unlink()
+    write_atomic((folder / DOCKERFILE).parent / wheel_name(), wheel)
+    write_atomic(folder / DOCKERFILE, dockerfile_text(server))
+    write_atomic(folder / FLOWER, _flower_config(address))
+    write_atomic(folder / COMPOSE, compose_text(address, sites))
+    if os.getuid() == 0:
+        _give_away(folder)
+
+
+def container_user() -> tuple[int, int]:
+    """The user and the group of all containers: those of this process, unless it is root."""
+    if os.getuid() == 0:
+        return USER, USER
+    return os.getuid(), os.getgid()
+
+
+def dockerfile_text(server: Mapping[str, Mapping[str, Any]]) -> str:
+    """Content of the Dockerfile, with the extras that ``server``, the content of server.toml, needs."""
+    extras = ["flower", *(extra for section, extra in _EXTRAS.items() if server.get(section))]
+    if "torch" in server.get("model", {}):
+        extras.append("torch")
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return (
+        "# Written by `fedkin deploy init --compose` each time that it runs\n"
+        f"FROM python:{python}-slim\n"
+        f"COPY {wheel_name()} /tmp/\n"
+        f"RUN pip install --no-cache-dir '/tmp/{wheel_name()}[{','.join(extras)}]'\n"
+        f"USER {USER}\n"
+    )
+
+
+def compose_text(address: Address, sites: list[str]) -> str:
+    """Content of ``compose.yaml``.
+
+    Args:
+        address: of the SuperLink.
+        sites: names of their folders.
+    """
+    services = {HOST: _server(address, sites), "run": _run(address, sites)}
+    for name in sites:
+        services[name] = _site(name)
     head = "# Written by `fedkin deploy init --compose` each time that it runs. No port is open to the outside.\n"
     return head + "services:\n" + "".join(_service(name, entries) for name, entries in services.items())
 
 
-def _server(root: Path, address: Address, sites: list[str]) -> dict[str, object]:
+def _flower_config(address: Address) -> str:
+    """Content of ``containers/flwr/config.toml``: as the deployment's, with paths in a container."""
+    return files.flower_config(Path(INSIDE), address)
+
+
+def _server(address: Address, sites: list[str]) -> dict[str, object]:
     options = [word for line in files.superlink_options(address) for word in line]
     return {
-        **_common(root, root, "superlink"),
+        **_common("", "superlink"),
         "command": ["flower-superlink", *options],
-        "volumes": [f"{root}:{root}"],
-        "tmpfs": [str(root / name) for name in sites],  # their keys and data are none of its business
+        "volumes": [f".:{INSIDE}"],
+        # The keys and the data of the sites are hidden from the server.
+        "tmpfs": [f"{INSIDE}/{name}" for name in sites],
         "healthcheck": {"test": ["CMD", "python", "-c", _health_program(address)], **_HEALTH},
     }
 
 
-def _run(root: Path, address: Address, sites: list[str]) -> dict[str, object]:
-    """Registers the sites' keys and starts the run, once the server replies; then it has done its part."""
-    keys = [root / files.CA, *(root / name / files.NODE_PUBLIC for name in sites)] if address.secure else []
-    own = [root / files.APP.parent, root / files.FLOWER.parent]
-    register = ["--register", *sites] if address.secure else []
+def _run(address: Address, sites: list[str]) -> dict[str, object]:
+    """Registers the sites' keys and starts the run, once the server replies; then it ends."""
+    volumes = [
+        _mount(str(files.APP.parent)),
+        f"./{FLOWER.parent}:{INSIDE}/{files.FLOWER.parent}",
+    ]
+    register = []
+    if address.secure:
+        # A site is registered under the name in its client.toml.
+        of_sites = [f"{name}/{file}" for name in sites for file in (files.NODE_PUBLIC, files.CLIENT)]
+        volumes += [f"{_mount(path)}:ro" for path in (str(files.CA), *of_sites)]
+        register = ["--register", *sites]
+    start = ["python", "-m", "fedkin.server.deploy.flower_commands", "--run"]
+    config = ["--server", f"{INSIDE}/{files.SERVER}"]
     return {
-        **_common(root, root, "starter"),
-        "command": ["python", "-m", "fedkin.server.deploy.flower_commands", "--run", *register],
-        "volumes": [*(f"{path}:{path}" for path in own), *(f"{path}:{path}:ro" for path in keys)],
+        **_common("", "starter"),
+        "command": [*start, *config, *register],
+        "volumes": volumes,
         "depends_on": {HOST: {"condition": "service_healthy"}},
         "restart": "no",
     }
 
 
-def _site(root: Path, name: str) -> dict[str, object]:
-    folder = root / name
+def _site(name: str) -> dict[str, object]:
+    folder = f"{INSIDE}/{name}"
     return {
-        **_common(root, folder, "site"),
-        "command": ["fedkin", "deploy", "node", str(folder)],
-        "volumes": [f"{folder}:{folder}"],
+        **_common(name, "site"),
+        "command": ["fedkin", "deploy", "node", folder],
+        "volumes": [_mount(name)],
         "depends_on": {HOST: {"condition": "service_healthy"}},
-        "healthcheck": {"test": ["CMD", "fedkin", "deploy", "status", str(folder)], **_HEALTH},
+        "healthcheck": {"test": ["CMD", "fedkin", "deploy", "status", folder], **_HEALTH},
     }
 
 
-def _common(root: Path, folder: Path, kind: str) -> dict[str, object]:
-    """What all have: the image, which is built with no file but the app's, the user, and the folder's variables."""
+def _common(name: str, kind: str) -> dict[str, object]:
+    """What all services have: the image, the user, and the variables of a folder of the deployment."""
+    folder = f"{INSIDE}/{name}" if name else INSIDE
+    user, group = container_user()
     return {
         "image": f"fedkin-flower:{__version__}",
-        "build": {"context": str(root / files.APP.parent), **_IMAGE},
-        "user": f"{os.getuid()}:{os.getgid()}",
-        "working_dir": str(folder),
-        "env_file": [str(folder / files.ENVIRONMENT)],
-        "environment": {"FLWR_HOME": str(folder / "flwr"), "HOME": "/tmp", MARK: f"{folder}:{kind}"},
+        "build": {"context": f"./{DOCKERFILE.parent}"},
+        "user": f"{user}:{group}",
+        "working_dir": folder,
+        "env_file": [f"./{Path(name, files.ENVIRONMENT)}"],
+        "environment": {"FLWR_HOME": f"{folder}/flwr", "HOME": "/tmp", MARK: f"{folder}:{kind}"},
         **_SECURITY,
     }
 
 
-_IMAGE = {"dockerfile_inline": f"FROM python:3.12-slim\nRUN pip install 'fedkin[flower]=={__version__}'\n"}
+def _mount(path: str) -> str:
+    """A volume that has the same path in the container as below the deployment's folder."""
+    return f"./{path}:{INSIDE}/{path}"
+
+
+def _give_away(folder: Path) -> None:
+    """Give the files of root in a folder to the user of the containers; links are not followed."""
+    for path in (folder, *folder.rglob("*")):
+        if path.lstat().st_uid == 0:
+            os.chown(path, USER, USER, follow_symlinks=False)
 
 
 def _health_program(address: Address) -> str:
-    """Whether the SuperLink replies, with its certificate, as a program of the standard library."""
+    """A program of the standard library that fails unless the SuperLink replies, with its certificate."""
     scheme = "https" if address.secure else "http"
-    trusted = f", context=ssl.create_default_context(cafile={str(files.CA)!r})" if address.secure else ""
+    context = f"ssl.create_default_context(cafile={str(files.CA)!r})"
+    trusted = f", context={context}" if address.secure else ""
     url = f"{scheme}://localhost:{address.port}/health"
     return f"import ssl, urllib.request; urllib.request.urlopen({url!r}, timeout=4{trusted})"
 
 
 def _service(name: str, entries: dict[str, object]) -> str:
-    values = {key: json.dumps(value).replace("$", "$$") for key, value in entries.items()}  # no variable of a shell
+    """The lines of a service, in which no dollar sign is read as a variable of the shell."""
+    values = {key: json.dumps(value).replace("$", "$$") for key, value in entries.items()}
     lines = "".join(f"    {key}: {value}\n" for key, value in values.items())
     return f"  {json.dumps(name)}:\n{lines}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import re
 import sys
 import time
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
     parser.add_argument("--run", action="store_true")
+    parser.add_argument("--server", metavar="FILE", help="server.toml, if it is not where the app has it")
     options = parser.parse_args(arguments)
     wait_for_superlink(Path())
     try:
@@ -62,9 +64,20 @@ def main(arguments: list[str]) -> None:
             _register(name)
         print(REGISTERED, flush=True)
         if options.run:
-            print(RUN, *re.findall(r"run (\d+)", flwr("run", str(files.APP.parent), files.CONNECTION))[:1], flush=True)
+            print(RUN, *_start_run(options.server), flush=True)
     except CommandError as error:
         sys.exit(f"error: {error}")
+
+
+def _start_run(server: str | None) -> list[str]:
+    """Start a run; its number, as far as Flower prints one.
+
+    Args:
+        server: path of server.toml; None: the one that the app names.
+    """
+    changes = [] if server is None else ["--run-config", f"config={json.dumps(server)}"]
+    output = flwr("run", str(files.APP.parent), files.CONNECTION, *changes)
+    return re.findall(r"run (\d+)", output)[:1]
 
 
 def _register(name: str) -> None:

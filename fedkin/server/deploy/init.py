@@ -21,8 +21,9 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import keys
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
-from fedkin.server.deploy.compose import COMPOSE, HOST, compose_text
+from fedkin.server.deploy.compose import HOST, write_containers
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.own_wheel import own_wheel
 
 # Handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -62,7 +63,7 @@ def init(
     compose: bool = False,
 ) -> Deployment:
     """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md and
-    compose.yaml are written again.
+    the files of the containers are written again.
 
     Args:
         folder: of the deployment.
@@ -71,10 +72,11 @@ def init(
         port: of the server; None: as before, or 8000.
         secure: with keys and certificates.
         settings: ``section.key=value`` for server.toml, client.toml or, where both have the section, for both.
-        compose: write compose.yaml too; the server is then, where nothing else is said, at the name of its container.
+        compose: write compose.yaml and the files of its image too; without ``host`` the server is then at the
+            name of its container. Files of root are given to the ordinary user of the containers.
 
     Raises:
-        ConfigError, DataError, ModelError: invalid settings, before anything is written.
+        ConfigError, DataError, ModelError: invalid settings, or no wheel can be made; nothing is written.
         StorageError: the folder cannot be written.
         MissingExtra: ``secure`` without cryptography.
     """
@@ -90,6 +92,7 @@ def init(
     existing = [path.parent.name for path in folder.glob(f"*/{files.CLIENT}")]
     new = [name for name in names if name not in existing]
     _check(folder, server, {name: sites[name] for name in new})
+    wheel = own_wheel() if compose else b""
     with storage_errors(folder):
         _write_server(folder, server, address)
         for k, name in enumerate(names):
@@ -101,7 +104,7 @@ def init(
         text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
         write_atomic(folder / files.COMMANDS, text)
         if compose:
-            write_atomic(folder / COMPOSE, compose_text(folder, address, deployed.sites))
+            write_containers(folder=folder, address=address, sites=deployed.sites, server=server, wheel=wheel)
     return deployed
 
 

@@ -1,0 +1,79 @@
+"""A wheel of the installed fedkin, made from its own files: without a network, and without a build tool."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from io import BytesIO
+from pathlib import Path
+
+from fedkin import __version__
+from fedkin.core.errors import ConfigError
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_TIME = (1980, 1, 1, 0, 0, 0)  # of every member, so that the same files give the same bytes
+_WHEEL = "Wheel-Version: 1.0\nGenerator: fedkin\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_CURE = "install fedkin again (in a checkout: pip install --editable .)"
+
+
+def wheel_name() -> str:
+    """Name of the wheel's file."""
+    return f"fedkin-{__version__}-py3-none-any.whl"
+
+
+def own_wheel() -> bytes:
+    """Content of a wheel of the fedkin that runs, from a checkout or an installation.
+
+    Raises:
+        ConfigError: fedkin is not installed, or its metadata are of another version.
+    """
+    members = {**_package_files(), **_metadata_files(_installed())}
+    record = f"fedkin-{__version__}.dist-info/RECORD"
+    lines = [_record_line(name, content) for name, content in members.items()]
+    members[record] = "".join([*lines, f"{record},,\n"]).encode()
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            information = zipfile.ZipInfo(name, _TIME)
+            information.compress_type = zipfile.ZIP_DEFLATED
+            information.external_attr = 0o644 << 16
+            archive.writestr(information, content)
+    return buffer.getvalue()
+
+
+def _installed() -> Distribution:
+    """The metadata of the installed fedkin. Raises ConfigError if there are none for this version."""
+    try:
+        installed = distribution("fedkin")
+    except PackageNotFoundError:
+        message = f"fedkin is imported from {_PACKAGE}, but it is not installed, so no wheel of it"
+        raise ConfigError(f"{message} can be made for the containers: {_CURE}") from None
+    if installed.version != __version__:
+        message = f"the installed metadata are of fedkin {installed.version}, the code is {__version__}"
+        raise ConfigError(f"{message}, so no wheel can be made for the containers: {_CURE}")
+    return installed
+
+
+def _package_files() -> dict[str, bytes]:
+    """The files of the package, by their names in a wheel."""
+    paths = sorted(path for path in _PACKAGE.rglob("*") if path.is_file())
+    kept = [path for path in paths if "__pycache__" not in path.parts]
+    return {path.relative_to(_PACKAGE.parent).as_posix(): path.read_bytes() for path in kept}
+
+
+def _metadata_files(installed: Distribution) -> dict[str, bytes]:
+    """The metadata of the installed fedkin, by their names in a wheel."""
+    folder = f"fedkin-{__version__}.dist-info"
+    texts = {name: installed.read_text(name) for name in ("METADATA", "entry_points.txt")}
+    if None in texts.values():
+        raise ConfigError(f"the metadata of the installed fedkin are damaged: {_CURE}")
+    texts["WHEEL"] = _WHEEL
+    return {f"{folder}/{name}": (text or "").encode() for name, text in texts.items()}
+
+
+def _record_line(name: str, content: bytes) -> str:
+    """A line of RECORD: name, digest and size of a member."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(content)}\n"

@@ -1,0 +1,170 @@
+"""Every example runs by the commands of its README, ends in time, and leaves nothing that git sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.free_ports import free_ports
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+LIMIT = 540  # seconds; a quiet machine needs a tenth of them
+README = "README.md"
+# The short form of each example, as its README has it.
+NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
+HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
+PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
+SHORT = {README: NOTEBOOK, f"hospital/{README}": HOSPITAL, f"peers/{README}": PEERS}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with the examples, in which everything is committed."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    shutil.copy(ROOT / ".gitignore", folder)
+    shutil.copytree(EXAMPLES, folder / "examples", ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    author = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
+    git(folder, *author, "commit", "--quiet", "--message", "the examples")
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """The output of a git command."""
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def commands(page: str) -> list[str]:
+    """The lines of the shell blocks of a README, without what is installed."""
+    blocks = re.findall(r"```sh\n(.*?)```", (EXAMPLES / page).read_text(), re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if not line.startswith("pip install")]
+
+
+def run(checkout: Path, command: str, variables: Mapping[str, str] | None = None) -> str:
+    """What a command of a README prints, with this interpreter's programs; it must end well, and in time."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, **(variables or {})}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        ["bash", "-e", "-c", command],
+        cwd=checkout,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def check_clean(checkout: Path) -> None:
+    """Git sees no new file, and no change."""
+    assert git(checkout, "status", "--porcelain") == ""
+
+
+def test_every_example_has_a_readme_that_the_index_names() -> None:
+    index = (EXAMPLES / README).read_text()
+    folders = [path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name not in ("runs", "__pycache__")]
+    notebooks = [path.name for path in EXAMPLES.glob("*.ipynb")]
+    assert len(folders) >= 2 and len(notebooks) >= 1
+    assert {f"{name}/{README}" for name in folders} | {README} == set(SHORT)
+    for name in folders:
+        assert f"]({name}/{README})" in index
+    for name in notebooks:
+        assert f"]({name})" in index
+
+
+@pytest.mark.parametrize("page", SHORT)
+def test_the_short_form_stands_in_the_readme(page: str) -> None:
+    assert SHORT[page] in commands(page)
+
+
+def test_the_notebook(checkout: Path) -> None:
+    (checkout / "runs").mkdir()
+    run(checkout, NOTEBOOK)
+    assert (checkout / "runs/quickstart.ipynb").is_file()
+    assert (checkout / "examples/runs/figure.png").is_file()
+    check_clean(checkout)
+
+
+def test_the_peers(checkout: Path) -> None:
+    pytest.importorskip("zenoh", reason="the peers need pip install 'fedkin[p2p]'")
+    said = run(checkout, f"{PEERS} --port {consecutive_ports(4)} --minutes 8")
+    assert "peer-3 joins" in said and "neighbours are of the same cluster" in said
+    assert (checkout / "runs/three-peers/trust.png").is_file()
+    check_clean(checkout)
+
+
+def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
+    pytest.importorskip("zenoh", reason="the peers need pip install 'fedkin[p2p]'")
+    (checkout / "runs/three-peers").mkdir(parents=True)
+    refused = run(checkout, f"{PEERS} 2>&1 || true")
+    assert refused.strip() == "error: runs/three-peers exists: remove it, or name another folder"
+
+
+def test_the_hospitals(checkout: Path) -> None:
+    pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")
+    pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")
+    said = run(checkout, f"{HOSPITAL} --port {free_ports(1)[0]} --minutes 8")
+    assert "site-4 joins" in said
+    assert re.search(r"^flexcfl: accuracy 0\.\d+, worst hospital 0\.\d+, clusters of \[", said, re.MULTILINE)
+    assert re.search(r"^fedavg: accuracy 0\.\d+", said, re.MULTILINE)
+    check_clean(checkout)
+
+
+def test_the_hospitals_in_one_process(checkout: Path) -> None:
+    """The last block of the README, with two rounds."""
+    pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")
+    lines = commands(f"hospital/{README}")
+    block = lines[next(k for k, line in enumerate(lines) if line.startswith("mkdir")) :]
+    assert shlex.split(block[-1])[:2] == ["fedkin", "run"] and "run.rounds=6" in block[-1]
+    said = run(checkout, "\n".join(block).replace("run.rounds=6", "run.rounds=2"))
+    assert "FedAvg" in said
+    check_clean(checkout)
+
+
+def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
+    """The table of one site lacks a column. The message names the site and the column."""
+    pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")
+    pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")
+    program = checkout / "examples/hospital/findings.py"
+    wrong = 'table = table.rename(columns={"p0": "first"}) if hospital == 2 else table\n'
+    text = program.read_text()
+    place = "    table[table.client_id"
+    assert text.count(place) == 1
+    program.write_text(text.replace(place, f"    {wrong}{place}"))
+    said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 3 2>&1")
+    assert "error" in said and "site-2" in said and "p0" in said, said
+
+
+def consecutive_ports(count: int) -> int:
+    """The first of so many ports in a row that are free, as far as one can know."""
+    while True:
+        first = free_ports(1)[0]
+        if first + count <= 65_536 and all(is_free(port) for port in range(first, first + count)):
+            return first
+
+
+def is_free(port: int) -> bool:
+    """Whether a port of the loopback can be bound."""
+    with socket.socket() as attempt:
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
