@@ -14,6 +14,7 @@ from fedkin.run.description import method_in
 from fedkin.run.exporting import export
 from fedkin.run.made_again import parts_again
 from fedkin.run.results import SUMMARY, Run
+from fedkin.run.resuming import how_to_resume
 from fedkin.run.trained_models import TrainedModels
 
 
@@ -37,8 +38,8 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
     if not finished and not last_checkpoint and "seeds" not in config.get("run", {}):
         raise ConfigError(
-            f"{run} holds a run that is not finished: resume it (fedkin run --resume {run}), or export its last "
-            "checkpoint (--checkpoint)"
+            f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its last checkpoint "
+            "(--checkpoint)"
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)

@@ -22,6 +22,7 @@ from fedkin.run.description import method_in
 from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
+from fedkin.run.resuming import how_to_resume
 from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class Run(ModelAccess):
                 f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
             )
         if not (source / SUMMARY).exists():
-            raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
+            raise CheckpointError(f"{source} holds a run that is not finished; {how_to_resume(source, config)}")
         try:
             clients = pd.read_parquet(source / CLIENTS).rename(columns=version_0_1.CLIENT_COLUMNS)
         except Exception as error:  # a damaged file makes its reader raise whatever it may
@@ -244,7 +245,7 @@ class Run(ModelAccess):
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
-            _log.warning("%s; resume it to make that again: fedkin run --resume %s", reason, source)
+            _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
         given = model is not None or data is not None or method is not None
         made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
