@@ -246,13 +246,17 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     """The configuration that the arguments name."""
     from fedkin.config import run
     from fedkin.run import run_folder
+    from fedkin.run.resuming import how_to_resume
 
     file, overrides = split_arguments(settings)
     if resume is None:
         return run.load(file, overrides)
     if file:
         raise ConfigError(f"--resume takes its configuration from {resume}, not from {file}")
-    if "python" in run_folder.read_config(resume):
+    config = run_folder.read_config(resume)
+    if "federation" in config:
+        raise ConfigError(f"{resume} is the run of a federation with real sites; {how_to_resume(resume, config)}")
+    if "python" in config:
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
         )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedkin.cli.common import error_exit
-from fedkin.cli.watch import serve
+from fedkin.cli.live_pages import deployment_page, serve
 
 if TYPE_CHECKING:
-    from fedkin.reporting.html.live import LivePage
     from fedkin.server.deploy.check_result import CheckResult
+    from fedkin.server.deploy.status import PartStatus
 
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
@@ -96,15 +99,22 @@ def up_command(
 ) -> None:
     """Start what a folder holds, in the background: the server with its run, sites, or all of a trial.
 
-    What runs already is left alone. The parts go on after the terminal is closed."""
+    What runs already is left alone. The parts go on after the terminal is closed. Nothing is started where
+    fedkin deploy check fails. The exit status is 1 if the server refuses a site, or its run has ended by an error."""
     with error_exit():
-        from fedkin.server.deploy.status import wait_for_run
+        from fedkin.server.deploy.status import log_size, wait_for_run
         from fedkin.server.deploy.up import up
 
-        up(folder, server=server, site=site, say=typer.echo)
-        if wait and not wait_for_run(folder, typer.echo):
+        logged = log_size(folder)
+        all_take_part = up(folder, server=server, site=site, say=typer.echo)
+        if wait:
+            finished = wait_for_run(folder, typer.echo, logged)
+            if not finished:
+                raise typer.Exit(_FAILED)
+        where = shlex.quote(str(folder))
+        typer.echo(f"follow it: fedkin deploy logs {where} --follow; end it: fedkin deploy down {where}")
+        if not all_take_part:
             raise typer.Exit(_FAILED)
-        typer.echo(f"follow it: fedkin deploy logs {folder} --follow; end it: fedkin deploy down {folder}")
 
 
 @deploy_app.command("down")
@@ -128,20 +138,22 @@ def status_command(
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
     web: Annotated[bool, typer.Option("--web", help="Serve it as a live page, with the run's report.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the page; 0 for any that is free.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the parts as JSON instead.")] = False,
 ) -> None:
-    """Show which parts run on this machine, and how far the run is.
+    """Show which parts run on this machine, which sites are refused and why, and how far the run is.
 
-    The exit status is 1 if a part does not run."""
+    The exit status is 1 if a part does not run, a site is refused, or the run has ended by an error."""
     with error_exit():
-        from fedkin.cli.common import print_rows
-        from fedkin.server.deploy.status import DOWN, status
+        from fedkin.server.deploy.status import DOWN, RUN, status
 
         if web:
-            return serve(_live_page(folder), LOOPBACK, port)
+            return serve(deployment_page(folder), LOOPBACK, port)
         lines = status(folder, server=server, site=site)
-        rows = [[line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines]
-        print_rows(["part", "state", "processes", ""], rows, "")
-        if any(line.state == DOWN for line in lines if line.name != "run"):
+        if as_json:
+            typer.echo(json.dumps({"parts": [asdict(line) for line in lines]}))
+        else:
+            _print_status(lines)
+        if any(line.reason or (line.state == DOWN and line.name != RUN) for line in lines):
             raise typer.Exit(_FAILED)
 
 
@@ -190,20 +202,16 @@ def leave_command(
         typer.echo(f"{site.name}: nothing is kept" if not files else f"{site.name}: deleted {len(files)} files{names}")
 
 
-def _live_page(folder: Path) -> LivePage:
-    """The live page of a deployment's server."""
-    from fedkin.config.server import load_server
-    from fedkin.reporting.html.live import DeploymentLines, LivePage
-    from fedkin.server.deploy import deployment_folder as files
-    from fedkin.server.deploy.processes import SUPERLINK
-    from fedkin.server.deploy.status import log_lines, status
+def _print_status(lines: Sequence[PartStatus]) -> None:
+    """Print the parts as a table, and each refusal as a line that no table breaks."""
+    from fedkin.cli.common import print_rows
+    from fedkin.server.deploy.status import reason_line
 
-    def lines() -> DeploymentLines:
-        parts = [(line.name, line.state, line.detail) for line in status(folder)]
-        written = [line for line in log_lines(folder, [SUPERLINK], 400, follow=False) if " fedkin " in line]
-        return DeploymentLines(parts, written)
-
-    return LivePage(Path(load_server(folder / files.SERVER).federation.folder), lines)
+    rows = [[line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines]
+    print_rows(["part", "state", "processes", ""], rows, "")
+    for line in lines:
+        if line.reason:
+            typer.echo(reason_line(line))
 
 
 def _print(table: dict[str, list[CheckResult]]) -> None:

@@ -19,12 +19,18 @@ class ServerSettings:
     capacity: Positive = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
     wait_for: Positive = 1  # clients that must be online before the first round
     deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
+    start_deadline: Seconds | None = None  # for the first clients to come; None: as deadline
     quorum: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of nodes; once they replied, the others get as long again
     retries: NotNegative = 1  # of a message that was lost
     norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded
     registered: bool = False  # only nodes that are registered under their name may take part
     folder: str = "run"
     track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that record every round
+
+    @property
+    def first_wait(self) -> float:
+        """Seconds that the first round waits for clients."""
+        return float(self.deadline if self.start_deadline is None else self.start_deadline)
 
     @field_validator("wait_for")
     @classmethod

@@ -10,8 +10,8 @@ from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
-from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.client_ids import missing_ids, whole_ids
+from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.tables import LABELS, NUMBERS, without_row_numbers
 from fedkin.export.columns import values_of
 from fedkin.export.predictor import Classifier, Decisions, as_samples, encoded_labels

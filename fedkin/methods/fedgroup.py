@@ -85,7 +85,9 @@ class FedGroup:
         """Group cold start (Alg. 4), then client cold start of all others."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
-            raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
+            raise MethodError(
+                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower method.clusters"
+            )
         start = world.initial(stream.child("model"))
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
         sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)

@@ -95,7 +95,9 @@ class FlexCFL:
         """Group cold start (Alg. 3). All others are newcomers, placed when first selected."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
-            raise MethodError(f"{self.clusters} clusters need as many clients, got {len(reachable)}")
+            raise MethodError(
+                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower method.clusters"
+            )
         sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
         sample = stream.child("pretrain").rng().choice(reachable, min(sample_size, len(reachable)), replace=False)
         sample.sort()  # Alg. 3, l. 2

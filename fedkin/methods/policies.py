@@ -181,7 +181,7 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     """
     reachable = len(world.clients(stream.round))
     if clusters > reachable:
-        raise MethodError(f"{clusters} clusters need as many clients, got {reachable}")
+        raise MethodError(f"{clusters} clusters need as many clients, got {reachable}; lower method.clusters")
     return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from fedkin.config import registry
-from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError
 from fedkin.data.client_names import ClientNames
 from fedkin.run import checkpoint, run_folder
@@ -15,6 +14,7 @@ from fedkin.run.description import method_in
 from fedkin.run.exporting import export
 from fedkin.run.made_again import parts_again
 from fedkin.run.results import SUMMARY, Run
+from fedkin.run.resuming import how_to_resume
 from fedkin.run.trained_models import TrainedModels
 
 
@@ -37,9 +37,8 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     """
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
     if not finished and not last_checkpoint and "seeds" not in config.get("run", {}):
-        resume = shell_command("fedkin", "run", "--resume", run)
         raise ConfigError(
-            f"{run} holds a run that is not finished: resume it ({resume}), or export its last checkpoint "
+            f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its last checkpoint "
             "(--checkpoint)"
         )
     if not last_checkpoint:

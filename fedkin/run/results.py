@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 
 from fedkin.config import registry
 from fedkin.config.shared_options import configured_clusters
-from fedkin.core.display import shell_command
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
@@ -25,6 +24,7 @@ from fedkin.run.final_scores import FINAL
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.partial_rounds import away_rounds
+from fedkin.run.resuming import how_to_resume
 from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Run(ModelAccess):
                 f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
             )
         if not (source / SUMMARY).exists():
-            raise CheckpointError(f"{source} holds a run that is not finished; resume it (--resume, resume=True)")
+            raise CheckpointError(f"{source} holds a run that is not finished; {how_to_resume(source, config)}")
         try:
             clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
         except Exception as error:  # a damaged file makes its reader raise whatever it may
@@ -252,9 +252,7 @@ class Run(ModelAccess):
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
-            _log.warning(
-                "%s; resume it to make that again: %s", reason, shell_command("fedkin", "run", "--resume", source)
-            )
+            _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
         given = model is not None or data is not None or method is not None
         made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]

@@ -99,7 +99,20 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
     return app
 
 
-def reply_here(message: Message, make_node: Callable[[], Node]) -> Message:
-    """The reply to a message from a node that is made in this process."""
-    reply, _ = to_record(respond(make_node, lambda: from_record(message.content)[0]), IN_REPLY)
-    return Message(reply, reply_to=message)
+def reply_here(
+    message: Message,
+    make_node: Callable[[], Node],
+    name: str = "",
+    refused: Callable[[str], None] = lambda reason: None,
+) -> Message:
+    """The reply to a message from a node that is made in this process.
+
+    Args:
+        message: the request.
+        make_node: gives the node.
+        name: of the node, for the reply of one that cannot be made.
+        refused: takes the reason of a reply that refuses the request; empty where it does not.
+    """
+    reply = respond(make_node, lambda: from_record(message.content)[0], name)
+    refused(str(reply.header.get("refused") or reply.header.get("failed") or ""))
+    return Message(to_record(reply, IN_REPLY)[0], reply_to=message)

@@ -27,6 +27,11 @@ _COMPARED = {
     "samples": "the shape of a sample and the number of classes are",
     "config": "the configuration of samples and model has the hash",
 }
+_SHARED = "give client.toml the [samples] and [model] of server.toml"
+_CURES = {
+    "federation": "set client.federation in client.toml to the server's federation.name",
+    "version": "install the same version of fedkin on both sides",
+}
 _OPTIONAL = ("federation", "config")  # compared where both sides have them
 
 
@@ -59,12 +64,20 @@ class Handshake:
         return cls(**{name: message.value(name, kind) for name, kind in types.items()})
 
 
-def check(own: Handshake, other: Handshake) -> None:
-    """Compare. Raises InvalidMessageError with the first difference, as seen from ``own``."""
+def check(own: Handshake, other: Handshake, here: str = "here", there: str = "there") -> None:
+    """Compare. Raises InvalidMessageError with the first difference and its cure.
+
+    Args:
+        own: of this side.
+        other: of the other side.
+        here: how the message names this side.
+        there: how it names the other side.
+    """
     for name, words in _COMPARED.items():
         mine, theirs = getattr(own, name), getattr(other, name)
         if mine != theirs and not (name in _OPTIONAL and not (mine and theirs)):
-            raise InvalidMessageError(f"{words} {one_line(repr(mine))} here and {one_line(repr(theirs))} there")
+            difference = f"{words} {one_line(repr(mine))} {here} and {one_line(repr(theirs))} {there}"
+            raise InvalidMessageError(f"{difference}: {_CURES.get(name, _SHARED)}")
 
 
 def make_handshake(

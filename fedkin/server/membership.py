@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.schema import MAX_COUNT
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
@@ -42,6 +43,10 @@ class Membership:
         classes: C.
         save: is given the registry's memory whenever a node was accepted.
         signed: as of ``NodeRegistry``.
+
+    Attributes:
+        waiting: what the server waits for; empty where it does not wait.
+        on_change: called whenever it may have changed which nodes take part, or what the server waits for.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Membership:
     ) -> None:
         self.request_round, self.own, self.classes, self._save = request_round, own, classes, save
         self.registry = NodeRegistry(request_round.settings.capacity, request_round.settings.registered, signed)
+        self.waiting = ""
+        self.on_change: Callable[[], None] = lambda: None
         self.same_start = True  # every node makes the same initial model from the same randomness as the server
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
@@ -74,38 +81,87 @@ class Membership:
         suspects = self.request_round.suspects
         return self.registry.online_clients(node for node in self._online if node.node_id not in suspects)
 
+    def candidates(self) -> list[str]:
+        """Names of the nodes that may take part, and were not accepted yet."""
+        return sorted(self._candidates, key=natural_order)
+
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived. The first round of this process waits for
         ``settings.wait_for`` clients, and where a run goes on no longer than a deadline: some may have left for good.
-        Every other round waits for one client."""
+        Every other round waits for one client.
+
+        Raises ConfigError where too few come for the first round (``settings.start_deadline``).
+        """
         if not self._started:
-            self._started = True
             settings = self.request_round.settings
-            return self.wait_for_clients(settings.wait_for, round, settings.deadline if len(self.registry) else np.inf)
+            patience = settings.deadline if len(self.registry) else np.inf
+            self.wait_for_clients(settings.wait_for, round, patience)
+            self._started = True
+            return
         self._online = self.request_round.begin_round()
         self._meet(round, at_least=0)
+        self.on_change()
         if not len(self.online_clients()):
             self.wait_for_clients(1, round)
 
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
-        """Wait until so many clients are online; after ``patience`` seconds one is enough."""
+        """Wait until so many clients are online; after ``patience`` seconds one is enough.
+
+        Raises ConfigError where too few come for the first round, or all nodes are refused.
+        """
         start = reminded = self.request_round.clock()
         _log.info("waiting for %d client%s", clients, "s" * (clients > 1))
         self._online = self.request_round.online_nodes()
         while not self._meet(round, clients):
+            self.waiting = self._waiting_for(clients)
+            self.on_change()
             now = self.request_round.clock()
             if now - start >= patience and clients > 1:
                 _log.warning("%d clients have not come in %.0f s; going on with those that have", clients, now - start)
                 clients = 1
                 continue
+            if self._waits_in_vain(now - start):
+                raise ConfigError(self._too_few(clients, now - start))
             if now - reminded > _REMINDER:
                 reminded = now
-                online = f"{len(self.online_clients())} clients of {len(self._online)} nodes are online"
-                refused = len(self.registry.refused)
-                _log.warning("waiting for %.0f s for %d clients: %s, %d refused", now - start, clients, online, refused)
+                _log.warning("since %.0f s %s", now - start, self.waiting)
             self.request_round.sleep(_POLL)
             self._online = self.request_round.online_nodes()
+        self.waiting = ""
+        self.on_change()
         self._online = self.request_round.begin_round()  # the round's time begins now
+
+    def _waiting_for(self, clients: int) -> str:
+        """What the server waits for, and how many have come."""
+        waited = f"waiting for {clients} client{'s' * (clients != 1)}"
+        return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
+
+    def _ready(self) -> int:
+        """Number of clients that are online and may take part."""
+        candidates = sum(len(candidate.samples) for candidate in self._candidates.values())
+        return len(self.online_clients()) + candidates
+
+    def _waits_in_vain(self, seconds: float) -> bool:
+        """Whether the wait for clients ends.
+
+        The wait for the first round ends after its deadline. A later one ends where every node
+        that is online is refused: nodes that are offline may come back.
+        """
+        if seconds < self.request_round.settings.first_wait:
+            return False
+        online = {node.node_id for node in self._online}
+        return not self._started or (bool(online) and online <= self.registry.refused.keys())
+
+    def _too_few(self, clients: int, seconds: float) -> str:
+        """The message of a wait that was in vain."""
+        ready = self._ready()
+        refused = [f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()]
+        cures = ["mend or start the other sites"]
+        if 0 < ready < clients:
+            cures.append(f"set federation.wait_for={ready} in server.toml")
+        cures.append("set a longer federation.start_deadline there")
+        found = "; ".join([f"{ready} of {clients} clients are ready after {seconds:.0f} s", *refused])
+        return f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with fedkin deploy up"
 
     def _meet(self, round: int, at_least: int) -> bool:
         """Send handshakes to new nodes, and accept the candidates if that makes ``at_least`` clients; whether it does.
@@ -173,7 +229,7 @@ class Membership:
                 if reason in message.header:
                     raise InvalidMessageError(str(message.header[reason]))
             other = Handshake.of(message)
-            check(self.own, other)
+            check(self.own, other, "at the server", "at the site")
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
                 raise InvalidMessageError("each of its clients must have training samples, and it reports some without")

@@ -28,10 +28,13 @@ from fedkin.tasks import all_tasks, find_task
 _log = logging.getLogger("fedkin")
 
 
-def respond(make_node: Callable[[], Node], read: Callable[[], RpcMessage]) -> RpcMessage:
+def respond(make_node: Callable[[], Node], read: Callable[[], RpcMessage], name: str = "") -> RpcMessage:
     """A node's reply to a request; an error that fedkin raises on purpose is a reply, too, and is logged.
 
-    ``make_node`` gives the node, ``read`` the request.
+    Args:
+        make_node: gives the node.
+        read: gives the request.
+        name: of the node, for the reply of one that cannot be made; empty where it is not known.
     """
     try:
         request = read()
@@ -39,7 +42,7 @@ def respond(make_node: Callable[[], Node], read: Callable[[], RpcMessage]) -> Rp
     except FedkinError as error:
         text = " ".join(str(error).split())
         _log.error("this client cannot reply: %s", text)
-        return RpcMessage({"failed": text[:2000]})
+        return RpcMessage({"failed": text[:2000], **({"name": name} if name else {})})
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Node:
         if not 0 <= first <= MAX_COUNT:
             raise InvalidMessageError(f"a request for clients from id {first:.3g} on, which no server gives")
         world = self.world(first + np.arange(count))
-        check(self.handshake(world.spec), Handshake.of(RpcMessage(request.value("handshake", dict))))
+        server = Handshake.of(RpcMessage(request.value("handshake", dict)))
+        check(self.handshake(world.spec), server, "at the site", "at the server")
         memory = NodeMemory(self.disk, run, world)
         clients = self._own_clients(request, "clients")
         call = call_digest(kind, request) if "call" in request.header else ""
@@ -129,7 +133,7 @@ class Node:
     def _hello(self, request: RpcMessage) -> RpcMessage:
         try:
             own = self.handshake(self.world(np.arange(len(self.samples))).spec)
-            check(own, Handshake.of(request))
+            check(own, Handshake.of(request), "at the site", "at the server")
         except InvalidMessageError as error:
             _log.error("%s cannot take part: %s", self.name, error)
             return RpcMessage({"refused": str(error), "name": self.name})

@@ -23,6 +23,7 @@ from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
 MEMORY = "registry"  # its name in a checkpoint
+_LONGEST_REASON = 600  # characters of the reason of a refusal
 Memory = dict[str, np.ndarray]
 
 
@@ -67,6 +68,8 @@ class NodeRegistry:
         self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
+        self.refusals: dict[str, str] = {}  # the same by name, until a node of that name is accepted
+        self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
         self._logged: dict[int, str] = {}  # the reason of each refusal that was logged last
         self._node_ids: dict[str, int] = {}  # of each member that was met in this process
 
@@ -134,7 +137,13 @@ class NodeRegistry:
             self.refused[before] = f"another node came with its name, {name!r}"
         self.samples[member.ids] = samples
         self._node_ids[name] = node.node_id
+        for label in (name, _unnamed(node.node_id), _impostor(name, node.node_id)):
+            self.refusals.pop(label, None)
         return member
+
+    def met(self) -> list[str]:
+        """Names of the members that were met in this process, in the order of their clients."""
+        return sorted(self._node_ids, key=lambda name: self.members[name].first)
 
     def refuse(self, node: OnlineNode, name: str, reason: str) -> None:
         """Store that a node may not take part, and log each reason once.
@@ -144,10 +153,18 @@ class NodeRegistry:
             name: as it names itself; may be empty.
             reason: for the log.
         """
-        reason, before = one_line(reason), self._logged.get(node.node_id)
+        reason = one_line(reason, _LONGEST_REASON)
+        before = self._logged.get(node.node_id)
         self.refused[node.node_id] = self._logged[node.node_id] = reason
+        self.refusals[self._label(node, name)] = reason
         if reason != before:
             _log.warning("client %r (node %d) is refused: %s", one_line(name or node.name, 64), node.node_id, reason)
+
+    def _label(self, node: OnlineNode, name: str) -> str:
+        """How a refused node is called: the name that the engine vouches for comes first."""
+        label = one_line(node.name or name, 64) or _unnamed(node.node_id)
+        others = label in self._node_ids and self._node_ids[label] != node.node_id
+        return _impostor(label, node.node_id) if others else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
         """These are sent a handshake again: the reason for the refusal may be gone."""
@@ -203,6 +220,15 @@ class NodeRegistry:
                 f"there is no room for {count} more clients: {used} of {self.capacity} ids are taken "
                 "(federation.capacity)"
             )
+
+
+def _unnamed(node_id: int) -> str:
+    return f"node {node_id}"
+
+
+def _impostor(name: str, node_id: int) -> str:
+    """How a node is called that came with the name of a member."""
+    return f"{name} (node {node_id})"
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -163,16 +163,23 @@ class RpcClient:
                     waiting[info.ids] = False
                 own, arrays = standing.split(arrays, len(rows)) if standing else ({}, arrays)
                 read(node_id, rows, arrays)
+                self.membership.registry.failures.pop(info.name, None)
                 if standing:
                     standing.take(clients[rows], own, self.round)
             except NoReplyError as error:
                 forget(node_id)
-                _log.warning("round %d: no reply from %s (%s): %s", self.round, info.name, operation, error)
+                self._log_failure(info.name, f"no reply from {info.name} ({operation}): {error}")
             except (InvalidMessageError, TaskError) as error:
                 discard(rows)
                 forget(node_id)
-                _log.warning("round %d: %s of %s is excluded: %s", self.round, operation, info.name, error)
+                self._log_failure(info.name, f"{operation} of {info.name} is excluded: {error}")
+        self.membership.on_change()
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
+
+    def _log_failure(self, name: str, reason: str) -> None:
+        """Log why a node did not do what it was asked, and keep that until it does."""
+        self.membership.registry.failures[name] = f"round {self.round}: {reason}"
+        _log.warning("round %d: %s", self.round, reason)
 
     def _request(
         self,

@@ -37,6 +37,7 @@ name = "chaos"
 capacity = {capacity}
 wait_for = {wait_for}
 deadline = {deadline}
+start_deadline = 1000000
 quorum = {quorum}
 retries = {retries}
 folder = "run"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from fedkin.cli import app
 from fedkin.core.errors import ConfigError
 from fedkin.reporting.html.live import DeploymentLines, LivePage
 from fedkin.reporting.html.live_server import LiveServer
+from fedkin.run.federation_state import FederationState, server_state_file, write_state
 
 Ask = Callable[..., tuple[int, bytes]]
 
@@ -60,6 +62,20 @@ def test_the_status_is_that_of_the_last_records(unfinished: Path) -> None:
 def test_a_run_that_has_not_begun_and_one_that_is_finished(run_folder: Path, tmp_path: Path) -> None:
     assert "has not begun" in LivePage(tmp_path / "later").status()["state"]
     assert "finished" in LivePage(run_folder).status()["state"]
+
+
+def test_refused_sites_and_the_end_of_a_server_are_shown(tmp_path: Path) -> None:
+    page = LivePage(tmp_path / "run")
+    assert page.status()["problems"] == []
+    state = FederationState(refused={"site-2": "no column age"}, waiting="waiting for 2 clients: 1 ready, 1 refused")
+    write_state(server_state_file(page.folder), state)
+    status = page.status()
+    assert status["problems"] == ["site-2 is refused: no column age"] and state.waiting in status["state"]
+    write_state(server_state_file(page.folder), replace(state, waiting="", error="too few"))
+    status = page.status()
+    assert status["problems"][1] == "error: too few" and "has ended by an error" in status["state"]
+    deployment = LivePage(page.folder, lambda: DeploymentLines([], [], ["site-3 is refused: no data"]))
+    assert deployment.status()["problems"] == ["site-3 is refused: no data"]
 
 
 def test_a_report_is_made_again_when_the_run_is_further_and_not_all_the_time(unfinished: Path) -> None:

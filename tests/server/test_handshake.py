@@ -34,6 +34,14 @@ def test_a_difference_is_named_with_both_values(changes: dict[str, Any], words: 
         assert word in str(refused.value)
 
 
+def test_a_difference_names_both_sides_and_its_cure() -> None:
+    cures = {"federation": "client.federation", "version": "same version", "config": "[samples] and [model]"}
+    for name, cure in cures.items():
+        with pytest.raises(InvalidMessageError) as refused:
+            check(FULL, replace(FULL, **{name: "another"}), "at the site", "at the server")
+        assert "'another' at the server" in str(refused.value) and cure in str(refused.value)
+
+
 def test_equal_handshakes_pass() -> None:
     check(FULL, FULL)
     check(FULL, replace(FULL, start="another"))  # a node that makes another start is sent the server's
@@ -105,7 +113,7 @@ def test_a_node_that_cannot_take_part_logs_the_difference(
         reply = fake_node("berlin", about=FULL).handle(hello(**changes))
     assert "refused" in reply.header and reply.header["name"] == "berlin" and not reply.arrays
     assert "berlin cannot take part" in caplog.text
-    for word in words:
+    for word in (word.replace(" here", " at the site").replace(" there", " at the server") for word in words):
         assert word in caplog.text and word in reply.header["refused"]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedkin.core.errors import ConfigError
 from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
 from tests.server.memory_transport import MemoryTransport
@@ -37,7 +39,7 @@ def test_ids_follow_the_names_at_the_start() -> None:
 
 def test_ids_follow_names_also_where_nodes_come_one_after_another() -> None:
     transport = MemoryTransport()
-    membership = membership_of(transport, wait_for=3)
+    membership = membership_of(transport, wait_for=3, start_deadline=1000.0)
     for when, name in ((5.0, "c"), (70.0, "a"), (130.0, "b")):
         transport.clock.at(when, lambda name=name: transport.join(ord(name), fake_node(name)))
     membership.begin_round(0)
@@ -71,15 +73,95 @@ def test_waiting_is_logged_every_minute(caplog: pytest.LogCaptureFixture) -> Non
     transport.join(1, fake_node("a"))
     transport.clock.at(200.0, lambda: transport.join(2, fake_node("b")))
     with caplog.at_level(logging.INFO, "fedkin"):
-        membership_of(transport, wait_for=2).begin_round(0)
-    assert caplog.text.count("waiting for 2 clients") == 1
-    assert caplog.text.count("for 2 clients: 0 clients of 1 nodes are online") == 3
+        membership_of(transport, wait_for=2, start_deadline=1000.0).begin_round(0)
+    assert caplog.text.count("s waiting for 2 clients: 1 ready, 0 refused") == 3
+
+
+def refusing(reason: str) -> Callable[[RpcMessage], RpcMessage]:
+    """A node that cannot be made, as ``respond`` replies for it."""
+    return lambda request: RpcMessage({"failed": reason, "name": "berlin"})
+
+
+def test_a_run_for_which_too_few_come_ends_after_its_deadline() -> None:
+    transport = MemoryTransport()
+    transport.join(1, fake_node("a"))
+    transport.join(2, refusing("no column age"))
+    membership = membership_of(transport, wait_for=3, start_deadline=50.0)
+    with pytest.raises(ConfigError) as ended:
+        membership.begin_round(0)
+    assert 50 <= transport.clock.now <= 51
+    for words in (
+        "1 of 3 clients are ready after 50 s",
+        "berlin is refused: no column age",
+        "set federation.wait_for=1",
+        "federation.start_deadline",
+        "fedkin deploy up",
+    ):
+        assert words in str(ended.value)
+
+
+def test_without_a_start_deadline_it_is_the_deadline_of_a_round() -> None:
+    transport = MemoryTransport()
+    with pytest.raises(ConfigError, match="0 of 1 clients are ready after 70 s"):
+        membership_of(transport, wait_for=1, deadline=70.0).begin_round(0)
+    assert 70 <= transport.clock.now <= 71
+
+
+def test_a_later_round_ends_where_all_are_refused_and_waits_for_who_is_away() -> None:
+    transport = MemoryTransport()
+    transport.join(1, fake_node("a"))
+    membership = membership_of(transport, wait_for=1, start_deadline=50.0)
+    membership.begin_round(0)
+    transport.leave(1)
+    transport.clock.at(300.0, lambda: transport.join(2, fake_node("a")))
+    membership.begin_round(1)
+    assert transport.clock.now >= 300
+    transport.leave(2)
+    transport.join(3, refusing("no column age"))
+    with pytest.raises(ConfigError, match=r"0 of 1 clients are ready.*berlin is refused: no column age"):
+        membership.begin_round(2)
+
+
+def test_changes_are_reported_with_names_and_reasons() -> None:
+    transport = MemoryTransport()
+    transport.join(1, fake_node("a"))
+    transport.join(2, refusing("no column age"))
+    transport.clock.at(20.0, lambda: transport.join(3, fake_node("b")))
+    membership = membership_of(transport, wait_for=2)
+    seen: list[tuple[list[str], list[str], dict[str, str], str]] = []
+
+    def note() -> None:
+        members = membership.registry
+        seen.append((membership.candidates(), members.met(), dict(members.refusals), membership.waiting))
+
+    membership.on_change = note
+    membership.begin_round(0)
+    refused = {"berlin": "no column age"}
+    assert (["a"], [], refused, "waiting for 2 clients: 1 ready, 1 refused") in seen
+    assert seen[-1] == ([], ["a", "b"], refused, "")
+    transport.leave(2)
+    membership.begin_round(1)
+    transport.join(4, fake_node("berlin"))
+    membership.begin_round(2)
+    membership.begin_round(3)
+    assert seen[-1] == ([], ["a", "b", "berlin"], {}, "")
+
+
+def test_who_comes_with_the_name_of_a_member_does_not_take_its_place_among_the_refused() -> None:
+    transport = MemoryTransport()
+    transport.join(1, fake_node("berlin"))
+    membership = membership_of(transport, wait_for=1)
+    membership.begin_round(0)
+    transport.join(2, refusing("no column age"))
+    membership.begin_round(1)
+    membership.begin_round(2)
+    assert membership.registry.refusals == {"berlin (node 2)": "no column age"}
 
 
 def test_the_time_of_the_first_round_begins_when_all_are_online() -> None:
     transport = MemoryTransport()
     transport.clock.at(500.0, lambda: transport.join(1, fake_node("a")))
-    membership = membership_of(transport, wait_for=1, deadline=90.0)
+    membership = membership_of(transport, wait_for=1, deadline=90.0, start_deadline=1000.0)
     membership.begin_round(0)
     transport.stations[1].delay = 59.0
     assert 1 in membership.request_round.send({1: RpcMessage({"operation": "hello", **ABOUT.header()})}, 0)

@@ -14,6 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.reporting.html.report import report
 from fedkin.run import run_folder
 from fedkin.run.description import method_in
+from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.partial_rounds import partial_text
 
 _PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
@@ -21,10 +22,17 @@ _LOG_LINES = 15
 
 
 class DeploymentLines(NamedTuple):
-    """What a deployment adds: its parts on this machine (name, state, detail), and the last lines of its server."""
+    """What a deployment adds to the page of its run.
+
+    Attributes:
+        parts: its programs on this machine: name, state, detail.
+        log: the last lines of its server.
+        problems: a line for each site that is refused, and for a run that has ended by an error.
+    """
 
     parts: list[tuple[str, str, str]]
     log: list[str]
+    problems: Sequence[str] = ()
 
 
 def no_deployment() -> DeploymentLines:
@@ -50,16 +58,20 @@ class LivePage:
 
     def status(self) -> dict[str, Any]:
         """What the page shows above the report, as plain JSON."""
-        parts, log = self.deployment()
+        parts, log, problems = self.deployment()
+        server = read_state(server_state_file(self.folder))
         folders = self._folders()
         rows = [_row(folder) for folder in folders]
         finished = bool(folders) and all((folder / run_folder.SUMMARY).exists() for folder in folders)
         state = "finished" if finished else "goes on" if folders else "has not begun"
+        if server.error or server.waiting:
+            state = "has ended by an error" if server.error else f"{state}, {server.waiting}"
         return {
             "title": self.folder.name or str(self.folder),
             "state": f"{self.folder}: {state}; as of {time.strftime('%H:%M:%S')}",
             "runs": [row for row in rows if row],
             "parts": [list(part) for part in parts],
+            "problems": list(problems or server.lines()),
             "log": log[-_LOG_LINES:],
             "version": self._shown_version(),
         }

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from fedkin.server.parts import Parts, read_frame, write_frame
 _log = logging.getLogger("fedkin")
 MODULE = "fedkin.server.deploy.worker"
 _START_TIMEOUT, _PAUSE = 60.0, 0.01  # seconds
+_LONGEST_LINE = 500  # characters of a worker's last line in a message
 _ATTEMPTS = 2  # of one message: the second with a new worker
 _started: list[subprocess.Popen[bytes]] = []  # by this process, which the system wants to hear of them
 
@@ -48,11 +49,13 @@ class SiteWorker:
     Args:
         config: the site's file.
         site: id of the process with which the worker ends.
+        refused: takes the reason why the site has refused a message; empty where it has done what was asked.
     """
 
-    def __init__(self, config: Path, site: int) -> None:
+    def __init__(self, config: Path, site: int, refused: Callable[[str], None] = lambda reason: None) -> None:
         self.config, self.folder = config.absolute(), worker_folder(config)
         self._site = [site, process_mark(site)]
+        self._refused = refused
 
     def reply(self, message: Parts) -> Parts:
         """The worker's reply. A worker that dies meanwhile is replaced, and gets the message again, once.
@@ -73,9 +76,14 @@ class SiteWorker:
                 _log.warning("the worker of %s is replaced: %s", self.config, head["replace"])
                 continue
             if parts is None:
-                raise WorkerFailure(str(head.get("failure", "the worker gave no reply")))
+                failure = str(head.get("failure", "the worker gave no reply"))
+                self._refused(failure)
+                raise WorkerFailure(failure)
+            self._refused(str(head.get("refused", "")))
             return parts
-        raise WorkerFailure(f"the worker died {_ATTEMPTS} times while it answered; see {self.folder / LOG}")
+        failure = f"the worker died {_ATTEMPTS} times while it answered: {self._last_words()}"
+        self._refused(failure)
+        raise WorkerFailure(failure)
 
     def start(self) -> None:
         """Start the worker where there is none. Raises WorkerError."""
@@ -145,7 +153,17 @@ class SiteWorker:
                 break
             time.sleep(_PAUSE)
         process.kill()
-        raise WorkerError(f"a worker could not be started; see {self.folder / LOG}")
+        raise WorkerError(f"a worker could not be started: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        """The last line that the worker has written, and where the others are."""
+        log = self.folder / LOG
+        try:
+            lines = log.read_text(errors="replace").split("\n")
+        except OSError:
+            lines = []
+        written = [line.strip() for line in lines if line.strip()]
+        return f"{written[-1][:_LONGEST_LINE]} (see {log})" if written else f"see {log}"
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))

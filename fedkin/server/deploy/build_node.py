@@ -94,15 +94,33 @@ def _site_data(config: ClientConfig) -> FederatedData:
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
     data, expected = registry.make(registry.datasets(), values), config.data_description()
+    place = str(values.get("path", data.name))
+    _check_columns(place, data.feature_names, expected.feature_names)
     if data.x.shape[1:] != expected.x.shape[1:] or data.classes != expected.classes:
         actual, shape = list(data.x.shape[1:]), list(expected.x.shape[1:])
         raise DataError(
-            f"{data.name}: samples of shape {actual} and {data.classes} classes; "
-            f"[samples] says {shape} and {expected.classes}"
+            f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says {shape} and "
+            f"{expected.classes}: give this site data of that kind, or correct [samples] in server.toml and in every "
+            "client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
     return data
+
+
+def _check_columns(place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> None:
+    """Refuse (DataError) a table that lacks columns of [samples], or has others."""
+    if actual is None or expected is None or set(actual) == set(expected):
+        return
+    missing = [name for name in expected if name not in actual]
+    others = [name for name in actual if name not in expected]
+    found = [f"it has no column {listed(missing)}"] * bool(missing)
+    found += [f"[samples] does not name its column {listed(others)}"] * bool(others)
+    names = json.dumps(expected, ensure_ascii=False)
+    raise DataError(
+        f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them with data.features of "
+        "this site's client.toml where it has more"
+    )
 
 
 def _check_order(what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str) -> None:

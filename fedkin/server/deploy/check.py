@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shlex
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
 from fedkin.server.deploy.check_network import check_port, check_superlink
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.place import check_place, moved_from
 from fedkin.server.deploy.selection import select
+from fedkin.server.deploy.worker_link import site_name
 from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
@@ -52,11 +55,47 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
     """
     selection = select(folder, server=server, site=site)
     own = [folder] if selection.holds_server else []
-    table: Table = {"here": versions(_needs_torch([*own, *selection.sites.values()]))}
+    table: Table = {"here": versions(needs_torch([*own, *selection.sites.values()]))}
     if selection.server:
         table["server"] = check_server(folder)
     table |= {name: check_site(path, folder if own else None) for name, path in selection.sites.items()}
+    for name, result in check_shared_sites(selection.sites).items():
+        table[name].append(result)
     return table
+
+
+def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
+    """A failed check for each site that has the name or the key of another one in its deployment.
+
+    Args:
+        sites: folders by name.
+    """
+    results: dict[str, CheckResult] = {}
+    holders: dict[str, Path] = {}
+    for name, folder in sites.items():
+        key = folder / files.NODE_PUBLIC
+        named = site_name(folder / files.CLIENT)
+        marks = {f"name {named}": named, f"key {_key_text(key)}": _key_text(key)}
+        for mark in (mark for mark, value in marks.items() if value):
+            other = holders.setdefault(mark, folder)
+            if other == folder:
+                continue
+            if mark.startswith("name"):
+                cure = f"change client.name in {folder / files.CLIENT}"
+                results[name] = failed("name", f"client.name is {named!r}, as in {other / files.CLIENT}: {cure}")
+            else:
+                own = shlex.quote(str(folder / files.NODE_KEY))
+                cure = f'rm {own} {own}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {own}'
+                results[name] = failed("node key", f"{key} is the key of {other}, too; make another: {cure}")
+    return results
+
+
+def _key_text(path: Path) -> str:
+    """A public key without its comment; empty where there is none."""
+    try:
+        return " ".join(path.read_text(errors="replace").split()[:2])
+    except OSError:
+        return ""
 
 
 def versions(torch: bool = False) -> list[CheckResult]:
@@ -79,6 +118,7 @@ def check_server(folder: Path) -> list[CheckResult]:
         results.append(_writable("run folder", Path(config.federation.folder)))
         results += [] if results[1].mark == "✗" else [run_check("run so far", lambda: _progress(config))]
         results += _clients_at_start(config)
+    results.append(check_place(folder))
     results.append(run_check(str(files.APP), lambda: _app(folder)))
     try:
         address = files.read_address(folder / files.FLOWER)
@@ -125,7 +165,7 @@ def checked_model(config: ServerConfig) -> ModelSpec:
     return spec
 
 
-def _needs_torch(folders: list[Path]) -> bool:
+def needs_torch(folders: list[Path]) -> bool:
     """Whether a readable file has a PyTorch model."""
     for path in (folder / name for folder in folders for name in (files.SERVER, files.CLIENT)):
         try:
@@ -208,8 +248,8 @@ def _app(folder: Path) -> str:
     config = app.get("config", {}).get("config")
     if not isinstance(config, str) or not config:
         raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{own}"')
-    if Path(config).resolve() != own.resolve():
-        raise ConfigError(f"{path}: config is {config!r}, and the file here is {own}; was the folder moved?")
+    if (folder / config).resolve() != own.resolve() and moved_from(folder) is None:
+        raise ConfigError(f'{path}: config is {config!r}, of another deployment; the file here is "{own}"')
     return config
 
 
@@ -217,9 +257,9 @@ def _connection(folder: Path, address: Address) -> str:
     """Whether Flower's commands find the authority at its absolute path."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
-    if address.secure and not (isinstance(ca, str) and Path(ca).exists()):
+    if address.secure and moved_from(folder) is None and not (isinstance(ca, str) and Path(ca).exists()):
         own = folder.absolute() / files.CA
-        raise ConfigError(f'{path}: root-certificates is {ca!r}, expected "{own}"; was the folder moved?')
+        raise ConfigError(f'{path}: root-certificates is {ca!r}; write root-certificates = "{own}"')
     return str(address)
 
 
@@ -251,7 +291,9 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     }
     for key, (site, expected) in pairs.items():
         if site != expected:
-            raise ConfigError(f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}")
+            raise ConfigError(
+                f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both files the same"
+            )
     return f"digest {config.shared_digest}, as in {files.SERVER}"
 
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 import logging
 import os
 import tomllib
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkin.server.deploy.ask_worker import SiteWorker
-from fedkin.server.deploy.worker_link import WorkerError
+from fedkin.server.deploy.worker_link import WorkerError, site_name
 from fedkin.server.flower_record import parts_to_record, record_to_parts
+
+if TYPE_CHECKING:
+    from fedkin.server.node import Node
 
 _log = logging.getLogger("fedkin")
 app = ClientApp()
@@ -37,12 +42,25 @@ def handle(message: Message, context: Context) -> Message:
     """The reply to a message, from the worker or from a node that is made here."""
     path = context.node_config.get("config")
     if isinstance(path, str) and wants_worker(Path(path)):
+        refused = partial(_note_refusal, Path(path))
         try:
-            reply = SiteWorker(Path(path), os.getppid()).reply(record_to_parts(message.content))
+            reply = SiteWorker(Path(path), os.getppid(), refused).reply(record_to_parts(message.content))
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerError, ValueError) as error:
             _log.warning("no worker answers: %s", error)
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here
 
-    return reply_here(message, lambda: node_from_flower_config(dict(context.node_config), dict(context.run_config)))
+    def make_node() -> Node:
+        return node_from_flower_config(dict(context.node_config), dict(context.run_config))
+
+    if not isinstance(path, str):
+        return reply_here(message, make_node)
+    return reply_here(message, make_node, site_name(Path(path)), partial(_note_refusal, Path(path)))
+
+
+def _note_refusal(config: Path, reason: str) -> None:
+    """Keep why a site has refused a message for its status."""
+    from fedkin.server.deploy.site_state import note_refusal
+
+    note_refusal(config.absolute().parent, reason)

@@ -6,6 +6,7 @@ flwr/config.toml      the SuperLink's address for Flower's commands
 keys/                 the authority (ca.pem, ca-key.pem), and the server's certificate and key
 site-K/               files of site K: client.toml, flower.env, ca.pem, and its own key, with key.pub
 COMMANDS.md           the commands that start all programs
+server.log            what the server logs about the run
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SERVER, CLIENT, COMMANDS, ENVIRONMENT = "server.toml", "client.toml", "COMMANDS.
 APP, FLOWER, KEYS = Path("app/pyproject.toml"), Path("flwr/config.toml"), Path("keys")
 CA, CA_KEY, CERTIFICATE, SERVER_KEY = (KEYS / name for name in ("ca.pem", "ca-key.pem", "server.pem", "server-key.pem"))
 SITE_CA, NODE_KEY, NODE_PUBLIC = "ca.pem", "key", "key.pub"
+SERVER_LOG = "server.log"  # what the server of the run logs
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
 

@@ -9,16 +9,20 @@ import argparse
 import io
 import json
 import re
+import shlex
 import sys
 import time
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_network import check_superlink
+from fedkin.server.deploy.worker_link import site_name
 
 REGISTERED, RUN = "registered", "run"  # lines of the output
 _TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+_UNREGISTERED = "unregistered"  # Flower's word for a node whose key is no longer accepted
 
 
 class CommandError(Exception):
@@ -80,14 +84,51 @@ def _start_run(server: str | None) -> list[str]:
     return re.findall(r"run (\d+)", output)[:1]
 
 
-def _register(name: str) -> None:
-    """Make a site's key known, which it may be already."""
-    key = f"{name}/{files.NODE_PUBLIC}"
+def _register(folder: str) -> None:
+    """Make a site's key known under the site's name, which it may be already.
+
+    Raises CommandError where Flower refuses the key, or knows it under another name.
+    """
+    name = site_name(Path(folder) / files.CLIENT) or folder
+    key = Path(folder).absolute() / files.NODE_PUBLIC
     try:
-        flwr("supernode", "register", key, files.CONNECTION, "--name", name)
+        flwr("supernode", "register", str(key), files.CONNECTION, "--name", name)
     except CommandError as error:
         if "already in use" not in str(error):
             raise CommandError(f"{key} was not registered: {error}") from error
+        _check_registered(key, name)
+
+
+def _check_registered(key: Path, name: str) -> None:
+    """Raises CommandError for a key that Flower knows under another name, or no longer accepts."""
+    for node in _nodes_with(key):
+        own = shlex.quote(str(key.with_name(files.NODE_KEY)))
+        cure = f'make another key: rm {own} {own}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {own}'
+        if node.status == _UNREGISTERED:
+            raise CommandError(f"{key} was unregistered, and Flower never accepts such a key again; {cure}")
+        if node.name != name:
+            raise CommandError(f"{key} is registered as {node.name!r}, and this site is {name!r}; {cure}")
+
+
+def _nodes_with(key: Path) -> list[Any]:
+    """What the SuperLink knows of the node with a key: ``name`` and ``status``.
+
+    Flower's client is asked, because its commands do not show keys.
+    """
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+    from flwr.cli.flower_config import read_superlink_connection
+    from flwr.cli.utils import init_http_client_from_connection
+    from flwr.proto.control_pb2 import ListNodesRequest
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    public: Any = load_ssh_public_key(key.read_bytes())
+    content = public_key_to_bytes(public)
+    client = init_http_client_from_connection(read_superlink_connection(files.CONNECTION))
+    try:
+        nodes = client.ListNodes(ListNodesRequest()).nodes_info
+    finally:
+        client.close()
+    return [node for node in nodes if node.public_key == content]
 
 
 if __name__ == "__main__":

@@ -56,7 +56,13 @@ class Connection:
     confirm: Callable[[int, str], None]
 
 
-def run_node(address: str, answer: Answer, ca: Path | None, key: Path | None) -> None:
+def run_node(
+    address: str,
+    answer: Answer,
+    ca: Path | None,
+    key: Path | None,
+    connected: Callable[[], None] = lambda: None,
+) -> None:
     """Take part in the federation at an address until the process is ended; a lost connection is made again.
 
     Raises RefusedError where the SuperLink does not accept the node; the process must then start anew.
@@ -66,6 +72,7 @@ def run_node(address: str, answer: Answer, ca: Path | None, key: Path | None) ->
         answer: gives the reply to a message.
         ca: the authority's certificate; None without TLS.
         key: the site's private key; None without.
+        connected: called whenever the SuperLink has accepted the node.
     """
     private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
     keys: Any = None if private is None else (private, private.public_key())
@@ -74,7 +81,8 @@ def run_node(address: str, answer: Answer, ca: Path | None, key: Path | None) ->
         try:
             with http_request_response(address, ca is None, certificates, keys) as opened:
                 connection = Connection(*opened)
-                _log.info("takes part at %s as node %d", address, connection.node_id)
+                _log.info("is connected to %s as node %d", address, connection.node_id)
+                connected()
                 serve(connection, answer)
         except SystemExit as error:  # Flower has logged why, and ends the process in five seconds whatever happens
             raise RefusedError from error

@@ -17,9 +17,11 @@ from fedkin.config.option_registry import make_option
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import OPTIONS, ServerConfig
+from fedkin.core.errors import FedkinError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
+from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
 from fedkin.run.method_options import MethodOptions
 from fedkin.run.partial_rounds import scored_text
@@ -38,6 +40,7 @@ from fedkin.simulation.workers import check_samples
 from fedkin.tracking.registry import make_trackers
 
 _log = logging.getLogger("fedkin")
+_FORMAT = logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S")
 
 
 def serve(
@@ -59,14 +62,71 @@ def serve(
     """
     folder = Path(config.federation.folder)
     with run_lock(folder):
-        trackers = make_trackers(config.federation.track, folder)
-        worlds = RemoteWorlds(config, RequestRound(transport, config.federation, clock, sleep))
-        entries = (config.method, *config.against)
-        selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
-        resume = holds_run(folder)
-        options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
-        settings = (config.plan, config.description(), log_round, resume, trackers, options)
-        return Experiment(worlds, *settings).run(selected, folder)
+        state = StateWriter(folder)
+        try:
+            return _serve(config, RequestRound(transport, config.federation, clock, sleep), state)
+        except Exception as error:
+            state.fail(error)
+            raise
+
+
+def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
+    """Run what a server's configuration says. Raises what ``serve`` raises."""
+    folder = Path(config.federation.folder)
+    trackers = make_trackers(config.federation.track, folder)
+    worlds = RemoteWorlds(config, request_round)
+    state.follow(worlds.membership)
+    entries = (config.method, *config.against)
+    selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
+    resume = holds_run(folder)
+    options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
+    settings = (config.plan, config.description(), log_round, resume, trackers, options)
+    return Experiment(worlds, *settings).run(selected, folder)
+
+
+class StateWriter:
+    """Keeps the file of a server's state up to date: its sites, and why it has ended.
+
+    Args:
+        folder: of the run; the file is beside it, and is empty from now on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = server_state_file(folder)
+        self.state = FederationState()
+        write_state(self.path, self.state)
+
+    def follow(self, membership: Membership) -> None:
+        """Write the state whenever a membership says that it may have changed."""
+
+        def write() -> None:
+            members = membership.registry
+            self._write(
+                FederationState(
+                    accepted=tuple(members.met()),
+                    ready=tuple(membership.candidates()),
+                    refused=dict(members.refusals),
+                    failing=dict(members.failures),
+                    waiting=membership.waiting,
+                )
+            )
+
+        membership.on_change = write
+
+    def fail(self, error: Exception) -> None:
+        """Write why the server has ended."""
+        self._write(replace(self.state, waiting="", error=error_line(error)))
+
+    def _write(self, state: FederationState) -> None:
+        if state != self.state:
+            self.state = state
+            write_state(self.path, state)
+
+
+def error_line(error: Exception) -> str:
+    """An error in one line; one that fedkin does not raise on purpose has its type in front."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, FedkinError) else f"{type(error).__name__}: {text}"
 
 
 class RemoteWorlds:
@@ -125,7 +185,20 @@ def log_to(stream: Any = None) -> None:
     log = logging.getLogger("fedkin")
     if not log.handlers:
         handler = logging.StreamHandler(stream or sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S"))
+        handler.setFormatter(_FORMAT)
         log.addHandler(handler)
         log.propagate = False
     log.setLevel(logging.INFO)
+
+
+def log_to_file(path: Path) -> None:
+    """Write fedkin's log to the end of a file, too; one that cannot be written is a warning."""
+    log = logging.getLogger("fedkin")
+    try:
+        handler = logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror
+        log.warning("%s cannot be written (%s): fedkin deploy logs does not show this run", path, reason)
+        return
+    handler.setFormatter(_FORMAT)
+    log.addHandler(handler)

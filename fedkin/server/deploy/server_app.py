@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from flwr.app import Context
@@ -10,23 +11,49 @@ from flwr.serverapp import Grid, ServerApp
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.reporting.draw import draw
-from fedkin.server.deploy.run_server import log_to, serve
+from fedkin.run.results import Run
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.run_server import error_line, log_to, log_to_file, serve
 from fedkin.server.flower_transport import FlowerTransport
 
+_log = logging.getLogger("fedkin")
 app = ServerApp()
+
+
+class RunFailedError(Exception):
+    """A run that the server has refused or given up; the text says why.
+
+    It is an ordinary exception, because Flower does not report a SystemExit.
+    """
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Serve the run that ``config`` in the run's configuration describes."""
+    """Serve the run that ``config`` in the run's configuration describes.
+
+    Raises RunFailedError for an error that fedkin raises on purpose. Every error is logged first.
+    """
     log_to()
     try:
-        path = context.run_config.get("config")
-        if not isinstance(path, str):
-            raise ConfigError('[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"')
-        config = load_server(Path(path))
-        finished = serve(config, FlowerTransport(grid))
-        draw(finished)
+        finished = _serve(grid, context)
     except FedkinError as error:
-        raise SystemExit(f"error: {' '.join(str(error).split())}") from None
-    print(f"{finished!r} is in {finished.folder}")
+        _log.error("the run has ended: %s", error_line(error))
+        raise RunFailedError(error_line(error)) from None
+    except Exception:
+        _log.exception("the run has ended by an error in the program")
+        raise
+    _log.info("the run is finished: %s", " ".join(repr(finished).split()))
+
+
+def _serve(grid: Grid, context: Context) -> Run:
+    """The run, once it has ended.
+
+    The log goes to a file, because Flower drops the standard output of a server's process.
+    """
+    path = context.run_config.get("config")
+    if not isinstance(path, str):
+        raise ConfigError('[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"')
+    log_to_file(Path(path).parent / files.SERVER_LOG)
+    finished = serve(load_server(Path(path)), FlowerTransport(grid))
+    draw(finished)
+    return finished

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -15,10 +16,16 @@ from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.ask_worker import SiteWorker
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.place import refuse_copy
 from fedkin.server.deploy.run_server import log_to
+from fedkin.server.deploy.site_state import note_refusal
 from fedkin.server.deploy.worker_link import WorkerError
 
 _log = logging.getLogger("fedkin")
+_KEY_REFUSED = (
+    "the server does not know this site's key (register its key.pub there: flwr supernode register), or the site was "
+    "killed within the last minute; it tries again by itself"
+)
 _AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
 
 
@@ -30,9 +37,10 @@ def run_site(folder: Path) -> None:
     """Take part with the site in a folder until the process is ended.
 
     Raises:
-        ConfigError: its files are missing, or wrong.
+        ConfigError: its files are missing, or wrong, or are those of a copied deployment.
         MissingExtra: Flower is not installed.
     """
+    refuse_copy(folder)
     config = load_client(folder / files.CLIENT)
     variables = files.read_environment(folder)
     secure = (folder / files.SITE_CA).exists()
@@ -48,18 +56,20 @@ def run_site(folder: Path) -> None:
         raise MissingExtra("a site needs Flower, which is not installed: pip install 'fedkin[flower]'") from error
     log_to()
     signal.signal(signal.SIGTERM, _stop)
-    worker = SiteWorker(Path(files.CLIENT), os.getpid())
+    worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, here))
     try:
         worker.start()
     except WorkerError as error:
+        note_refusal(here, str(error))
         raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
     keys = (Path(files.SITE_CA), Path(files.NODE_KEY)) if secure else (None, None)
     try:
-        run_node(str(address), worker.reply, *keys)
+        run_node(str(address), worker.reply, *keys, connected=partial(note_refusal, here, ""))
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
     except RefusedError:
-        _log.warning("refused; trying again: is the key registered, or was the site killed within the last minute?")
+        _log.warning("refused; trying again in %.0f s", _AGAIN)
+        note_refusal(here, _KEY_REFUSED)
         time.sleep(_AGAIN)
         os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(here)])
 

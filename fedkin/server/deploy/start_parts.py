@@ -19,7 +19,12 @@ from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, Start
 from fedkin.server.deploy.selection import Selection
 
 _TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
-_READY = re.compile(r"takes part at|SuperNode ID|refused; trying again")  # in a site's log
+_READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
+_WAITS = (
+    "waits: the server does not know its key (flwr supernode register at the server), or it was killed within the last "
+    "minute"
+)
+_ERROR = "error: "  # in front of an error of Flower's commands
 _TAIL = 12  # lines of a log in an error
 Say = Callable[[str], None]
 
@@ -116,7 +121,8 @@ class _Starter:
             if ended:
                 break
             time.sleep(_PAUSE)
-        said = "\n".join(self.lines[-_TAIL:])
+        errors = [line.removeprefix(_ERROR) for line in self.lines if line.startswith(_ERROR)]
+        said = "\n".join(errors or self.lines[-_TAIL:])
         raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
 
     def _read(self) -> None:
@@ -133,7 +139,7 @@ def _wait_for_site(part: Part, process: Started, offset: int) -> str:
         text = part.log.read_bytes()[offset:].decode(errors="replace")
         if match := _READY.search(text):
             waits = match[0].startswith("refused")
-            return "waits until the server knows its key" if waits else "takes part"
+            return _WAITS if waits else "is connected"
         if process.poll() is not None:
             raise ConfigError(f"{part.name} has ended as soon as it was started:\n{_tail(part.log)}")
         time.sleep(_PAUSE)

@@ -9,25 +9,38 @@ from pathlib import Path
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.run.federation_state import FederationState, read_state, server_state_file
 from fedkin.run.run_folder import METRICS, SUMMARY, against_folder, read_config
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.processes import SERVERAPP, SUPERLINK, Part, Process, find, leaders, require_proc
+from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, Process, find, leaders, require_proc
 from fedkin.server.deploy.selection import Selection, select
+from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import parts_of
 
-UP, DOWN = "up", "down"
+UP, DOWN, REFUSED = "up", "down", "refused"
+RUN = "run"  # the run's name among the parts
+_BY_HAND = "not started by fedkin deploy up"
 _PAUSE = 0.3  # seconds between looks at a log
 _RUN_TIMEOUT = 120.0  # seconds in which a run's process must come
 
 
 @dataclass(frozen=True)
 class PartStatus:
-    """One line of the status."""
+    """One line of the status.
+
+    Attributes:
+        name: of the part.
+        state: ``up``, ``down`` or ``refused``.
+        processes: their ids.
+        detail: what else is known.
+        reason: why a site is refused, or a run has ended by an error; empty where neither is so.
+    """
 
     name: str
     state: str
     processes: list[int]
     detail: str
+    reason: str = ""
 
 
 def status(folder: Path, *, server: bool = False, site: str | None = None) -> list[PartStatus]:
@@ -44,8 +57,33 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     require_proc()
     selection = select(folder, server=server, site=site)
     processes = find(parts_of(selection))
-    lines = [_part(part, own) for part, own in processes.items()]
-    return lines + ([_run(selection, processes)] if selection.server else [])
+    state = server_state(selection)
+    lines = [_part(part, own, state) for part, own in processes.items()]
+    if selection.server:
+        known = {name_of(path) for path in selection.sites.values()}
+        lines += [
+            PartStatus(name, REFUSED, [], "not of this machine", reason)
+            for name, reason in state.refused.items()
+            if name not in known
+        ]
+        lines.append(_run(selection, processes, state))
+    return lines
+
+
+def reason_line(line: PartStatus) -> str:
+    """The line about a part that is refused, or about a run that has ended by an error."""
+    return f"the run has ended: {line.reason}" if line.name == RUN else f"{line.name} is refused: {line.reason}"
+
+
+def server_state(selection: Selection) -> FederationState:
+    """What the server of a deployment knows of its sites; nothing where no server is here, or it was not started."""
+    if not selection.holds_server:
+        return FederationState()
+    try:
+        folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
+    except FedkinError:
+        return FederationState()
+    return read_state(server_state_file(folder))
 
 
 def log_lines(
@@ -63,44 +101,67 @@ def log_lines(
     Raises:
         ConfigError: the folder holds no deployment, or no such part.
     """
-    parts = {part.name: part for part in parts_of(select(folder))}
-    if wrong := set(names) - set(parts):
-        raise ConfigError(f"{folder}: there is no {sorted(wrong)[0]}; there is: {', '.join(parts)}")
-    own = [part for part in parts.values() if not names or part.name in names]
-    width = max(len(part.name) for part in own)
-    offsets: dict[Part, int] = {}
-    for part in own:
-        text = part.log.read_bytes() if part.log.exists() else b""
-        offsets[part] = len(text)
-        yield from _named(part, text.decode(errors="replace").splitlines()[-lines:] if lines else [], width)
+    logs = logs_of(select(folder))
+    if wrong := set(names) - set(logs):
+        raise ConfigError(f"{folder}: there is no {sorted(wrong)[0]}; there is: {', '.join(logs)}")
+    chosen = {name: log for name, log in logs.items() if not names or name in names}
+    width = max(len(name) for name in chosen)
+    offsets: dict[str, int] = {}
+    for name, log in chosen.items():
+        text = log.read_bytes() if log.exists() else b""
+        offsets[name] = len(text)
+        yield from _named(name, text.decode(errors="replace").splitlines()[-lines:] if lines else [], width)
     while follow:
-        for part in own:
-            fresh, offsets[part] = _fresh(part.log, offsets[part])
-            yield from _named(part, fresh, width)
+        for name, log in chosen.items():
+            fresh, offsets[name] = _fresh(log, offsets[name])
+            yield from _named(name, fresh, width)
         sleep(_PAUSE)
 
 
-def wait_for_run(folder: Path, say: Callable[[str], None]) -> bool:
+def logs_of(selection: Selection) -> dict[str, Path]:
+    """The logs of the selected parts by name; that of the run is what the server logs about it."""
+    logs: dict[str, Path] = {}
+    for part in parts_of(selection):
+        logs[part.name] = part.log
+        if part.kind == SUPERLINK:
+            logs[RUN] = selection.folder / files.SERVER_LOG
+    return logs
+
+
+def log_size(folder: Path) -> int:
+    """Bytes of the server's log so far, from which ``wait_for_run`` goes on."""
+    log = folder / files.SERVER_LOG
+    return log.stat().st_size if log.exists() else 0
+
+
+def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = None) -> bool:
     """Wait until the run of a deployment has ended; whether it has its results.
 
     Args:
         folder: of the deployment.
-        say: takes each line that the server logs about the run meanwhile.
+        say: takes each line that the server logs about the run meanwhile, and at last why a run has no results.
+        offset: bytes of the server's log that are left out; None: those that are there now.
     """
     part = Part(folder.resolve(), SUPERLINK)
-    offset = part.log.stat().st_size if part.log.exists() else 0
-    seen, end = False, time.monotonic() + _RUN_TIMEOUT
+    log = folder / files.SERVER_LOG
+    read = log_size(folder) if offset is None else offset
+    seen = False
+    end = time.monotonic() + _RUN_TIMEOUT
     while True:
         own = find([part])[part]
         runs = any(SERVERAPP in process.command for process in own)
         seen |= runs
-        fresh, offset = _fresh(part.log, offset)
+        fresh, read = _fresh(log, read)
         for line in fresh:
-            if " fedkin " in line:
-                say(line)
-        if not own or (not runs and (seen or is_finished(folder) or time.monotonic() > end)):
-            return is_finished(folder)
+            say(line)
+        error = server_state(select(folder)).error
+        if not own or (not runs and (seen or error or is_finished(folder) or time.monotonic() > end)):
+            break
         time.sleep(_PAUSE)
+    finished = is_finished(folder)
+    if not finished:
+        say(f"error: the run has no results: {error or f'its process has ended; see {log} and {part.log}'}")
+    return finished
 
 
 def is_finished(folder: Path) -> bool:
@@ -120,29 +181,42 @@ def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
     return whole.decode(errors="replace").splitlines(), offset + len(whole)
 
 
-def _named(part: Part, lines: list[str], width: int) -> Iterator[str]:
-    yield from (f"{part.name:<{width}} | {line}" for line in lines)
+def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
+    yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
-def _part(part: Part, own: list[Process]) -> PartStatus:
+def _part(part: Part, own: list[Process], state: FederationState) -> PartStatus:
+    """The status of a program; of a site with what itself and the server have refused."""
+    numbers = [process.number for process in own]
+    reason = _refusal(part, state) if part.kind == SITE else ""
     programs = leaders(own)
     if not programs:
-        return PartStatus(part.name, DOWN, [p.number for p in own], "" if not own else "what it has started is left")
+        left = "what it has started is left" if own else _BY_HAND if reason else ""
+        return PartStatus(part.name, REFUSED if reason else DOWN, numbers, left, reason)
     minutes = (time.time() - programs[0].started) / 60
-    return PartStatus(part.name, UP, [p.number for p in own], f"for {minutes:.0f} min, log in {part.log}")
+    detail = f"for {minutes:.0f} min, log in {part.log}"
+    return PartStatus(part.name, REFUSED if reason else UP, numbers, detail, reason)
 
 
-def _run(selection: Selection, processes: dict[Part, list[Process]]) -> PartStatus:
+def _refusal(part: Part, state: FederationState) -> str:
+    """Why a site is refused, or its last reply was an error; the server's word comes first."""
+    name = name_of(part.folder)
+    return state.refused.get(name) or state.failing.get(name) or site_refusal(part.folder)
+
+
+def _run(selection: Selection, processes: dict[Part, list[Process]], state: FederationState) -> PartStatus:
     """How far the run is, by its folder."""
     own = [p for part, all_of in processes.items() if part.kind == SUPERLINK for p in all_of if SERVERAPP in p.command]
     try:
         config = load_server(selection.folder / files.SERVER)
     except FedkinError as error:
-        return PartStatus("run", DOWN, [], str(error))
+        return PartStatus(RUN, DOWN, [], "", str(error))
     out, rounds = Path(config.federation.folder), config.run.rounds
     entries = [(config.method, out), *((entry, against_folder(out, entry["name"])) for entry in config.against)]
     detail = ", ".join(f"{entry['name']} {_progress(run, rounds)}" for entry, run in entries)
-    return PartStatus("run", UP if own else DOWN, [p.number for p in own], f"{detail}; in {out}")
+    waiting = f"{state.waiting}; " if own and state.waiting else ""
+    numbers = [process.number for process in own]
+    return PartStatus(RUN, UP if own else DOWN, numbers, f"{waiting}{detail}; in {out}", state.error)
 
 
 def _progress(run: Path, rounds: int) -> str:

@@ -13,9 +13,8 @@ from filelock import FileLock, Timeout
 from fedkin.config.server import load_client
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.check import versions
-from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
-from fedkin.server.deploy.check_result import CheckResult
+from fedkin.server.deploy.check_start import refuse_failed_checks
+from fedkin.server.deploy.place import refuse_copy, settle
 from fedkin.server.deploy.processes import (
     SERVERAPP,
     SITE,
@@ -32,11 +31,12 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_node import needs_supernode
 from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
 from fedkin.server.deploy.status import is_finished
+from fedkin.server.deploy.verdicts import say_who_takes_part
 
 _GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to end by itself
 
 
-def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> None:
+def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> bool:
     """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run. Where one cannot be
     started, none is left that this call has started.
 
@@ -46,20 +46,29 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
         site: name of the only site; None: all.
         say: takes a line about each step.
 
+    Returns:
+        Whether all is well; False where the server refuses a site, or has ended by an error.
+
     Raises:
-        ConfigError: everything runs already, a port is in use, a certificate or a key cannot be used, a file is wrong,
-            or a program has ended as soon as it was started.
+        ConfigError: everything runs already, a port is in use, ``fedkin deploy check`` fails, the
+            folder is a copy, or a program has ended as soon as it was started.
         StorageError: a log cannot be written.
     """
     require_proc()
     selection = select(folder, server=server, site=site)
+    refuse_copy(folder)
     with _one_at_a_time(folder):
         missing = _missing(selection, find(parts_of(selection)))
         if not (missing.superlink or missing.sites or missing.run):
             raise ConfigError(f"{folder} is up, and nothing was started; see fedkin deploy status {folder}")
-        _refuse(selection, missing)
+        _refuse_ports(selection, missing)
+        refuse_failed_checks(selection, missing)
+        former = settle(folder) if selection.holds_server else None
+        if former is not None:
+            say(f"moved: {folder} was {former}, and its files have the new path now")
         with _all_or_none(missing, selection):
             start_parts(selection, missing, say)
+    return say_who_takes_part(selection, missing.sites, say)
 
 
 def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:
@@ -94,28 +103,19 @@ def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) 
     return Missing(superlink, [part for part in gone if part.kind == SITE], wanted)
 
 
-def _refuse(selection: Selection, missing: Missing) -> None:
-    """Refuse (ConfigError) what would fail once it is started."""
-    results = [result for result in versions() if result.name == "Flower"]
+def _refuse_ports(selection: Selection, missing: Missing) -> None:
+    """Refuse (ConfigError) ports in use, which ``fedkin deploy check`` accepts where a SuperLink has them."""
     for part in missing.sites:
-        config = load_client(part.folder / files.CLIENT)
-        if (part.folder / files.SITE_CA).exists():
-            results += check_site_keys(part.folder)
+        try:
+            config = load_client(part.folder / files.CLIENT)
+        except ConfigError:  # a failed check, which is reported with all others
+            continue
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
             _refuse_port("127.0.0.1", int(variables.get("SUPERNODE_PORT", files.FIRST_PORT)), part.name)
     if missing.superlink:
         address = files.read_address(selection.folder / files.FLOWER)
-        if address.secure:
-            results += check_server_keys(selection.folder, address.host)
         _refuse_port(address.bind_host, address.port, "the SuperLink")
-    _refuse_failed(results)
-
-
-def _refuse_failed(results: Sequence[CheckResult]) -> None:
-    failed = [f"{result.name}: {result.detail}" for result in results if result.mark == "✗"]
-    if failed:
-        raise ConfigError("; ".join(failed))
 
 
 def _refuse_port(host: str, port: int, name: str) -> None:

@@ -14,6 +14,7 @@ import os
 import socket
 import stat
 import struct
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,15 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 class WorkerError(Exception):
     """A worker that cannot be used; the text says why."""
+
+
+def site_name(config: Path) -> str:
+    """The name in a site's file, as far as that can be read; empty otherwise."""
+    try:
+        name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 def worker_folder(config: Path) -> Path:

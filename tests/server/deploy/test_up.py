@@ -16,6 +16,7 @@ from filelock import FileLock
 
 pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
 from fedkin.core.errors import ConfigError
+from fedkin.server.deploy import check
 from fedkin.server.deploy import start_parts as starting
 from fedkin.server.deploy import up as up_module
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
@@ -95,9 +96,9 @@ def test_the_port_of_flowers_own_supernode_is_refused_too(folder: Path) -> None:
 
 
 def test_certificates_that_have_expired_are_refused(secure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(up_module, "check_server_keys", lambda folder, host: check_server_keys(folder, host, LATER))
+    monkeypatch.setattr(check, "check_server_keys", lambda folder, host: check_server_keys(folder, host, LATER))
     refused(secure, "has expired on", server=True)
-    monkeypatch.setattr(up_module, "check_site_keys", lambda folder: check_site_keys(folder, LATER))
+    monkeypatch.setattr(check, "check_site_keys", lambda folder: check_site_keys(folder, LATER))
     refused(secure, "has expired on", site="site-0")
 
 
@@ -152,7 +153,7 @@ def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
 def test_a_site_that_ends_at_once_takes_the_others_along(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def command(part: Part) -> list[str]:
         program = "raise SystemExit('no data')" if part.name == "site-1" else "import time; time.sleep(600)"
-        return [sys.executable, "-c", f"print('takes part at') if {part.name == 'site-0'} else 0\n{program}"]
+        return [sys.executable, "-c", f"print('is connected to') if {part.name == 'site-0'} else 0\n{program}"]
 
     monkeypatch.setattr(starting, "_site_command", command)
     monkeypatch.setattr(up_module, "_missing", lambda *_: starting.Missing(False, all_parts(folder)[2:], False))
@@ -197,7 +198,7 @@ def test_logs_are_shown_with_the_name_of_the_part(folder: Path) -> None:
     (folder / "site-1/site.log").write_text("four\n")
     assert [*log_lines(folder, [], 2, False)] == ["superlink | two", "superlink | three", "site-1    | four"]
     assert [*log_lines(folder, ["site-1"], 9, False)] == ["site-1 | four"]
-    with pytest.raises(ConfigError, match="there is no site-9; there is: superlink, site-0, site-1"):
+    with pytest.raises(ConfigError, match="there is no site-9; there is: superlink, run, site-0, site-1"):
         next(log_lines(folder, ["site-9"], 1, False))
 
     def write(seconds: float) -> None:

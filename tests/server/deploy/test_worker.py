@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,37 @@ def test_an_error_of_the_node_is_a_reply(site: SiteWorker, workers: Workers) -> 
 
     workers.make = make
     assert said(site).header == {"failed": "mine.npz is not there"}
+
+
+def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: Workers) -> None:
+    """The server then knows who is refused, and the site's own log and status have the reason."""
+    workers.config.write_text('[client]\nname = "berlin"\n')
+    reasons: list[str] = []
+    site = SiteWorker(workers.config, os.getpid(), reasons.append)
+    said(site)
+
+    def make() -> Node:
+        raise DataError("mine.npz is not there")
+
+    fine, workers.make = workers.make, make
+    assert said(site).header == {"failed": "mine.npz is not there", "name": "berlin"}
+    workers.make = fine
+    other = RpcMessage({"operation": "hello", **replace(ABOUT, version="0.0.1").header()})
+    assert "install the same version" in said(site, other).header["refused"]
+    said(site)
+    assert reasons[0] == reasons[3] == "" and reasons[1] == "mine.npz is not there"
+    assert "'0.0.1' at the server" in reasons[2]
+
+
+def test_a_worker_that_cannot_be_started_is_named_with_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask_worker, "MODULE", "fedkin.no_such_module")
+    site = SiteWorker(tmp_path / "client.toml", os.getpid())
+    with pytest.raises(
+        WorkerError, match=r"could not be started: .*No module named fedkin\.no_such_module.*worker\.log"
+    ):
+        site.start()
 
 
 def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(site: SiteWorker, workers: Workers) -> None:

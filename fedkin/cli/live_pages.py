@@ -1,0 +1,51 @@
+"""Live pages, which ``fedkin watch`` and ``fedkin deploy status --web`` serve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from fedkin.reporting.html.live import LivePage
+
+
+def deployment_page(folder: Path) -> LivePage:
+    """The live page of a deployment.
+
+    Args:
+        folder: of the deployment, with its server.toml.
+    """
+    from fedkin.config.server import load_server
+    from fedkin.reporting.html.live import DeploymentLines, LivePage
+    from fedkin.server.deploy import deployment_folder as files
+    from fedkin.server.deploy.status import RUN, log_lines, reason_line, status
+
+    def lines() -> DeploymentLines:
+        found = status(folder)
+        return DeploymentLines(
+            parts=[(line.name, line.state, line.detail) for line in found],
+            log=list(log_lines(folder, [RUN], 400, follow=False)),
+            problems=[reason_line(line) for line in found if line.reason],
+        )
+
+    return LivePage(Path(load_server(folder / files.SERVER).federation.folder), lines)
+
+
+def serve(page: LivePage, host: str, port: int) -> None:
+    """Serve a live page until Ctrl-C.
+
+    Args:
+        page: what is shown.
+        host: where to listen.
+        port: where to listen; 0 for any that is free.
+    """
+    from fedkin.reporting.html.live_server import LiveServer
+
+    with LiveServer(page, host, port) as server:
+        typer.echo(f"live page: {server.address}  (only who has this address sees it; Ctrl-C ends the page)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("the page has ended")

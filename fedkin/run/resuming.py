@@ -1,0 +1,27 @@
+"""How a run that is not finished goes on: by which command, or which call of a program."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_SERVER = "server.toml"  # of a federation, beside its run folder
+
+
+def how_to_resume(folder: Path, config: Mapping[str, Any]) -> str:
+    """What resumes a run, as part of a message.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+    """
+    if "federation" in config:
+        place = folder.absolute().parent
+        holds_server = (place / _SERVER).exists()
+        deployment = shlex.quote(str(folder.parent)) if holds_server else f"the folder of its {_SERVER}"
+        return f"resume it with its sites (fedkin deploy up {deployment})"
+    if "python" in config:
+        return f"resume it (simulate(..., out={str(folder)!r}, resume=True))"
+    return f"resume it (fedkin run --resume {shlex.quote(str(folder))})"

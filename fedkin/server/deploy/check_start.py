@@ -1,0 +1,103 @@
+"""The checks before ``fedkin deploy up`` starts anything, kept for the status and the logs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from fedkin.config.server import load_server
+from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.storage import append_line
+from fedkin.run.federation_state import (
+    SITE_STATE,
+    FederationState,
+    remove_state,
+    server_state_file,
+    write_state,
+)
+from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.check import Table, check_server, check_shared_sites, check_site, needs_torch, versions
+from fedkin.server.deploy.check_result import CheckResult
+from fedkin.server.deploy.selection import Selection
+from fedkin.server.deploy.site_state import name_of
+from fedkin.server.deploy.start_parts import Missing
+
+_SERVER = "server"  # its name in the table of checks
+
+
+def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
+    """Check all that is to be started, as ``fedkin deploy check`` does.
+
+    Raises ConfigError with the reason of every part that is refused.
+
+    Args:
+        selection: the selected parts.
+        missing: those to start.
+    """
+    refused = {where: _reasons(results) for where, results in _table(selection, missing).items()}
+    refused = {where: reasons for where, reasons in refused.items() if reasons}
+    _keep(selection, missing, refused)
+    if refused:
+        found = "; ".join(f"{where} is refused: {reasons}" for where, reasons in refused.items())
+        raise ConfigError(f"nothing was started: {found}")
+
+
+def _table(selection: Selection, missing: Missing) -> Table:
+    """The checks of the parts that are to be started."""
+    starts_server = missing.superlink or missing.run
+    folders = [selection.folder] * starts_server + [part.folder for part in missing.sites]
+    table: Table = {"this machine": versions(needs_torch(folders))}
+    if starts_server:
+        table[_SERVER] = check_server(selection.folder)
+    server = selection.folder if selection.holds_server else None
+    for part in missing.sites:
+        table[part.name] = check_site(part.folder, server)
+    for name, result in check_shared_sites(selection.sites).items():
+        if name in table:
+            table[name].append(result)
+    return table
+
+
+def _reasons(results: list[CheckResult]) -> str:
+    """The failed checks, as one line."""
+    failed = [result for result in results if result.mark == "✗"]
+    return "; ".join(map(_reason, failed))
+
+
+def _reason(result: CheckResult) -> str:
+    """The detail of a check, with the name of the check in front."""
+    place = f"{result.name}: "
+    return result.detail if result.detail.startswith(place) else f"{place}{result.detail}"
+
+
+def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
+    """Keep the refusals for status and logs, and remove those of an earlier start."""
+    for part in missing.sites:
+        reason = refused.get(part.name, "")
+        _keep_one(part.folder / SITE_STATE, FederationState(error=reason))
+        if reason:
+            _log_refusal(part.log, reason)
+    if not missing.run:
+        return
+    sites = {name_of(path): refused[name] for name, path in selection.sites.items() if name in refused}
+    error = refused.get(_SERVER, "")
+    if refused:
+        error = error or "fedkin deploy up has started nothing, as its checks of sites have failed"
+        reasons = "; ".join(f"{where}: {reason}" for where, reason in refused.items())
+        _log_refusal(selection.folder / files.SERVER_LOG, reasons)
+    try:
+        run_folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
+    except FedkinError:  # it is among the refusals, and names no folder
+        return
+    _keep_one(server_state_file(run_folder), FederationState(refused=sites, error=error))
+
+
+def _keep_one(path: Path, state: FederationState) -> None:
+    if state == FederationState():
+        remove_state(path)
+    else:
+        write_state(path, state)
+
+
+def _log_refusal(log: Path, reason: str) -> None:
+    append_line(log, f"{time.strftime('%H:%M:%S')} fedkin ERROR: fedkin deploy up refuses to start: {reason}")

@@ -1,0 +1,38 @@
+"""What a site has refused, in its log and in the file that ``fedkin deploy status`` reads."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from fedkin.run.federation_state import SITE_STATE, FederationState, read_state, remove_state, write_state
+from fedkin.server.deploy.deployment_folder import CLIENT
+from fedkin.server.deploy.worker_link import site_name
+
+_log = logging.getLogger("fedkin")
+
+
+def name_of(site: Path) -> str:
+    """The name in the file of a site; the name of its folder where that cannot be read."""
+    return site_name(site / CLIENT) or site.name
+
+
+def note_refusal(folder: Path, reason: str) -> None:
+    """Log why a site has refused a message, or cannot take part, and keep that for its status.
+
+    Args:
+        folder: of the site.
+        reason: in one line; empty where the site has done what it was asked, which removes an earlier reason.
+    """
+    before = site_refusal(folder)
+    if reason and reason != before:
+        _log.error("this site is refused: %s", reason)
+        write_state(folder / SITE_STATE, FederationState(error=reason))
+    elif before and not reason:
+        _log.info("this site is no longer refused")
+        remove_state(folder / SITE_STATE)
+
+
+def site_refusal(folder: Path) -> str:
+    """Why a site has refused the last message, or cannot take part; empty where it has not."""
+    return read_state(folder / SITE_STATE).error

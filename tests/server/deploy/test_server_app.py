@@ -1,0 +1,126 @@
+"""Flower's ServerApp: what the server refuses is logged, kept for the status, and ends by an ordinary exception."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
+from flwr.app import Context, RecordDict
+from flwr.serverapp import Grid
+
+from fedkin.run.federation_state import read_state, server_state_file
+from fedkin.server.deploy import run_server, server_app
+from fedkin.server.deploy.server_app import RunFailedError
+from tests.server.memory_transport import MemoryTransport
+
+FILE = """
+[federation]
+capacity = 2
+{federation}
+[samples]
+shape = [6]
+classes = 6
+[model]
+name = "mclr"
+[method]
+name = "ifca"
+clusters = {clusters}
+[run]
+rounds = 1
+cohort = 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """fedkin's log as it was before."""
+    log = logging.getLogger("fedkin")
+    handlers = list(log.handlers)
+    propagate = log.propagate
+    yield
+    for handler in set(log.handlers) - set(handlers):
+        log.removeHandler(handler)
+        handler.close()
+    log.propagate = propagate
+
+
+@pytest.fixture
+def transport(monkeypatch: pytest.MonkeyPatch) -> MemoryTransport:
+    """An engine in memory in place of Flower's, whose clock is that of the server."""
+    engine = MemoryTransport()
+    monkeypatch.setattr(server_app, "FlowerTransport", lambda grid: engine)
+
+    def serve(config: Any, transport: MemoryTransport) -> Any:
+        return run_server.serve(config, transport, engine.clock.time, engine.clock.sleep)
+
+    monkeypatch.setattr(server_app, "serve", serve)
+    return engine
+
+
+def start(folder: Path, clusters: int = 2, federation: str = "") -> None:
+    (folder / "server.toml").write_text(FILE.format(clusters=clusters, federation=federation))
+    run_with({"config": str(folder / "server.toml")})
+
+
+def run_with(run_config: dict[str, Any]) -> None:
+    context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=run_config)
+    server_app.main(Mock(spec=Grid), context)
+
+
+def error_of(folder: Path) -> str:
+    return read_state(server_state_file(folder / "run")).error
+
+
+def test_a_method_that_needs_more_clients_is_refused_in_log_and_state(
+    tmp_path: Path, transport: MemoryTransport
+) -> None:
+    with pytest.raises(RunFailedError, match="needs at least 3 clients"):
+        start(tmp_path, clusters=3)
+    assert "needs at least 3 clients" in error_of(tmp_path)
+    log = (tmp_path / "server.log").read_text()
+    assert "fedkin ERROR: the run has ended: " in log and "needs at least 3 clients" in log
+    assert "Traceback" not in log and not (tmp_path / "run").exists()
+
+
+def test_too_few_clients_end_the_run(tmp_path: Path, transport: MemoryTransport) -> None:
+    with pytest.raises(RunFailedError, match="0 of 1 clients are ready after 30 s"):
+        start(tmp_path, federation="start_deadline = 30.0")
+    assert "0 of 1 clients are ready" in error_of(tmp_path)
+    assert "0 of 1 clients are ready" in (tmp_path / "server.log").read_text()
+
+
+def test_a_file_that_cannot_be_read_is_in_the_log(tmp_path: Path, transport: MemoryTransport) -> None:
+    with pytest.raises(RunFailedError, match=r"federation\.start_deadlin.*did you mean 'start_deadline'"):
+        start(tmp_path, federation="start_deadlin = 30.0")
+    assert "did you mean 'start_deadline'" in (tmp_path / "server.log").read_text()
+
+
+def test_an_error_in_the_program_is_logged_with_its_place_and_kept(
+    tmp_path: Path, transport: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nothing")
+
+    monkeypatch.setattr(run_server, "RemoteWorlds", fail)
+    with pytest.raises(KeyError):
+        start(tmp_path)
+    assert error_of(tmp_path) == "KeyError: 'nothing'"
+    assert "Traceback" in (tmp_path / "server.log").read_text()
+
+
+def test_the_state_of_an_earlier_run_is_forgotten(tmp_path: Path, transport: MemoryTransport) -> None:
+    for clusters, words in ((3, "needs at least 3 clients"), (2, "0 of 1 clients are ready")):
+        with pytest.raises(RunFailedError):
+            start(tmp_path, clusters=clusters)
+        assert words in error_of(tmp_path)
+
+
+def test_a_run_without_its_file_is_refused(transport: MemoryTransport) -> None:
+    with pytest.raises(RunFailedError, match="must name the server's file"):
+        run_with({})
