@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 ORACLES = ROOT / "tests" / "oracles"
+SHARED = ROOT.parent / "shared"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
 # ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the

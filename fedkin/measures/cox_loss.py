@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import logsumexp
 
 
 def cox_loss(
@@ -33,10 +32,11 @@ def cox_loss(
         return None
     loss = -float(scores[died].sum())
     for time in np.unique(times[died]):
-        at_risk = float(logsumexp(scores[times >= time]))
+        at_risk = float(np.logaddexp.reduce(scores[times >= time]))
         tied = scores[died & (times == time)]
         loss += len(tied) * at_risk
         if ties == "efron":
             shares = np.arange(len(tied)) / len(tied)
-            loss += float(np.log1p(-shares * np.exp(float(logsumexp(tied)) - at_risk)).sum())
+            tied_share = np.exp(float(np.logaddexp.reduce(tied)) - at_risk)
+            loss += float(np.log1p(-shares * tied_share).sum())
     return loss / events
