@@ -121,7 +121,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test has the mark of its level, and of one level only; the longest tests come first."""
     levels = set(LEVELS.values())
-    items.sort(key=lambda item: (level_of(item.path) != "process", level_of(item.path) != "docs"))
+    longest = ["process", "example", "docs"]
+    items.sort(key=lambda item: level_of(item.path) not in longest)
     for item in items:
         if not levels & {mark.name for mark in item.iter_markers()}:
             item.add_marker(level_of(item.path))
