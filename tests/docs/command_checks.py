@@ -17,7 +17,7 @@ import typer
 
 from fedkin.cli import app
 from fedkin.config import run as run_config
-from tests.docs.packages import PACKAGES_OF_OTHERS, extras_of, name_of
+from tests.docs.packages import PACKAGES_OF_OTHERS, WHEEL, extras_of, name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -107,7 +107,7 @@ def check_pip(words: Sequence[str]) -> None:
     for word in arguments:
         if word in ("-c", "--constraint"):
             assert (ROOT / next(arguments)).is_file()
-        elif word in ("--editable", "-e", "."):
+        elif word in ("--editable", "-e", ".", WHEEL):
             continue
         else:
             _check_package(word)
@@ -145,7 +145,7 @@ def _check_module(module: str, arguments: Sequence[str]) -> None:
         assert importlib.util.find_spec(parent), f"there is no package {parent}"
         return
     found = importlib.util.find_spec(module)
-    assert found and found.origin, f"there is no module {module}"
+    assert found, f"there is no module {module}"
     if found.submodule_search_locations:
         found = importlib.util.find_spec(f"{module}.__main__")
         assert found and found.origin, f"{module} cannot be run"

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
+WHEEL = "dist/*.whl"  # that make wheel builds
 # Packages that pages install and fedkin does not need, with what the page uses them for.
 PACKAGES_OF_OTHERS = {
     "tensorboard": "the viewer of the events that tensorboardX writes",

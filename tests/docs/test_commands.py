@@ -89,7 +89,7 @@ def installed_by(page: Path) -> set[str]:
 
 
 def name_of_is_package(word: str) -> bool:
-    return re.match(r"[A-Za-z]", word) is not None and not word.endswith(".txt")
+    return re.match(r"[A-Za-z]", word) is not None and not word.endswith((".txt", ".whl"))
 
 
 @pytest.mark.parametrize("page", [*DOCS, *EXAMPLES, ROOT / "README.md"], ids=name_of_page)
