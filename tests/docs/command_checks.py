@@ -17,7 +17,7 @@ import typer
 
 from fedkin.cli import app
 from fedkin.config import run as run_config
-from tests.docs.packages import PACKAGES_OF_OTHERS, WHEEL, extras_of, name_of
+from tests.docs.packages import PACKAGES_OF_OTHERS, WHEEL, extras_of, name_of, requirement_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -110,7 +110,7 @@ def check_pip(words: Sequence[str]) -> None:
         elif word in ("--editable", "-e", ".", WHEEL):
             continue
         else:
-            _check_package(word)
+            _check_package(requirement_of(word))
 
 
 def _check_package(word: str) -> None:

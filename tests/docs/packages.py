@@ -30,6 +30,11 @@ def extras_of() -> Mapping[str, list[str]]:
     return {"": project["dependencies"], **project["optional-dependencies"]}
 
 
+def requirement_of(word: str) -> str:
+    """What ``pip install WORD`` asks for; a checkout is fedkin."""
+    return re.sub(r"^\.(?=\[|$)", "fedkin", word)
+
+
 def name_of(text: str) -> str:
     """The canonical name of a requirement."""
     found = re.match(r"[\w.-]+", text)

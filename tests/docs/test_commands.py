@@ -12,7 +12,13 @@ import pytest
 
 from tests.docs.code_blocks import CHECKED_ONLY, GIVEN, ROOT, blocks, language_of, read, run_commands
 from tests.docs.command_checks import DEPTH, OF_OTHERS, check, check_fedkin
-from tests.docs.packages import brought_by, extras_of, packages_of_module, packages_of_program
+from tests.docs.packages import (
+    brought_by,
+    extras_of,
+    packages_of_module,
+    packages_of_program,
+    requirement_of,
+)
 from tests.docs.shell_words import simple_commands
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -84,7 +90,8 @@ def installed_by(page: Path) -> set[str]:
     """The packages that fedkin and the pip commands of a page bring; for a contributor, those of the Makefile."""
     commands = [*in_blocks(page), *(words for text in in_text(page) for words in simple_commands(text))]
     installs = [words[2:] for words in commands if Path(words[0]).name == "pip"]
-    requirements = [word for words in installs for word in words if name_of_is_package(word)]
+    wanted = [requirement_of(word) for words in installs for word in words]
+    requirements = [text for text in wanted if name_of_is_package(text)]
     return brought_by(["fedkin", *requirements])
 
 
