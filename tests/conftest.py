@@ -29,7 +29,7 @@ ORACLES = ROOT / "tests" / "oracles"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a mark of its own.
 # ``make test`` runs the unit level, the arithmetic of every method and measure in worlds of a few numbers, and the
-# examples.
+# examples. Unit tests need no extra: other levels test what needs cryptography, dp-accounting, PyTorch or Flower.
 LEVELS = {
     "aggregation": "unit",
     "analysis": "simulation",
@@ -59,11 +59,13 @@ LEVELS = {
     "reporting": "simulation",
     "run": "simulation",
     "scenarios": "unit",
-    "privacy": "unit",
+    "privacy": "simulation",
+    "privacy/test_mechanism.py": "unit",
     "robust": "unit",
-    "secret": "unit",
+    "secret": "simulation",
+    "secret/test_quantization.py": "unit",
     "staleness": "unit",
-    "security": "unit",
+    "security": "simulation",
     "server": "simulation",
     "simulation": "simulation",
     "tasks": "simulation",

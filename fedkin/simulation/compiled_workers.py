@@ -39,7 +39,9 @@ def worker_factory(
 def check_samples(model: Model, data: Samples) -> ModelSpec:
     """Try the model on the shape of one sample, without computing anything. Raises ModelError where it does not fit."""
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
+    # JAX holds integers of 64 bits in 32, and warns where a shape asks for 64.
+    sample_type = jax.dtypes.canonicalize_dtype(data.x.dtype)
+    sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), sample_type)
     try:
         scores = jax.eval_shape(lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample)
     except (TypeError, ValueError) as error:

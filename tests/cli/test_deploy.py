@@ -46,7 +46,7 @@ def test_init_prints_the_commands(elsewhere: Path) -> None:
 
 def test_check_exits_with_one_if_a_check_fails(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
-    monkeypatch.setattr(check, "_installed", lambda package: check.FLOWER if package == "flwr" else "1.0")
+    monkeypatch.setattr(check, "_installed", lambda package: "1.41.0" if package == "flwr" else "1.0")
     fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
     result = fedkin("check", "fed")
     assert result.exit_code == 0 and "✗" not in result.stdout, result.stdout

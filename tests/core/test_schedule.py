@@ -1,4 +1,4 @@
-"""Schedules of the learning rate: those of Optax and of PyTorch, and what is refused."""
+"""Learning-rate schedules: equal to those of Optax, and the settings that are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-import torch
-from torch.optim import lr_scheduler
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.schedule import Schedule, read_schedule
@@ -37,31 +35,12 @@ OPTAX = {
         joined(optax.exponential_decay(1.0, 5, 0.1, staircase=True)),
     ),
 }
-TORCH = {
-    "step": (Schedule("step", every=7, gamma=0.5), lambda o: lr_scheduler.StepLR(o, 7, 0.5)),
-    "exponential": (Schedule("exponential", gamma=0.9), lambda o: lr_scheduler.ExponentialLR(o, 0.9)),
-    "linear": (Schedule("linear", length=12, end=0.25), lambda o: lr_scheduler.LinearLR(o, 1.0, 0.25, 12)),
-    "cosine": (Schedule("cosine", length=29, end=0.05), lambda o: lr_scheduler.CosineAnnealingLR(o, 29, 0.05)),
-    "warm-up": (Schedule(warmup=4, warmup_start=0.3), lambda o: lr_scheduler.LinearLR(o, 0.3, 1.0, 4)),
-}
 
 
 @pytest.mark.parametrize("name", OPTAX)
 def test_optax_has_the_same(name: str) -> None:
     own, theirs = OPTAX[name]
     np.testing.assert_allclose(own.factors(T), [float(theirs(t)) for t in T], rtol=2e-6, atol=2e-7)
-
-
-@pytest.mark.parametrize("name", TORCH)
-def test_pytorch_has_the_same(name: str) -> None:
-    own, make = TORCH[name]
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-    theirs, seen = make(optimizer), []
-    for _ in T:
-        seen.append(theirs.get_last_lr()[0])
-        optimizer.step()
-        theirs.step()
-    np.testing.assert_allclose(own.factors(T), seen, rtol=1e-6)
 
 
 def test_without_a_length_it_ends_with_the_steps() -> None:

@@ -35,7 +35,7 @@ from fedkin.server.deploy.selection import select
 from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
-FLOWER = "1.41.0"  # the version in pydeployment.toml
+FLOWER = ("1.41", "1.42")  # the releases that the extra "flower" in pyproject.toml allows
 _NO_KEYS = "none: all machines on the network can read and change models"
 Table = dict[str, list[CheckResult]]  # by subject: the machine, the server, each site
 
@@ -62,16 +62,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
 
 def versions(torch: bool = False) -> list[CheckResult]:
     """Versions of Python and of the packages that a federation needs, the same on every machine."""
-    flower = _installed("flwr")
-    results = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__)]
-    if flower is None:
-        results.append(failed("Flower", "not installed: pip install 'fedkin[flower]'"))
-    elif flower != FLOWER:
-        results.append(
-            failed("Flower", f"expected {FLOWER} on all machines, got {flower}: pip install 'fedkin[flower]'")
-        )
-    else:
-        results.append(CheckResult("Flower", flower))
+    results = [CheckResult("Python", platform.python_version()), CheckResult("fedkin", __version__), _flower()]
     for package, extra in (("jax", ""), *((("torch", "[torch]"),) if torch else ())):
         version = _installed(package)
         missing = failed(package, f"not installed: pip install 'fedkin{extra}'")
@@ -145,6 +136,17 @@ def _needs_torch(folders: list[Path]) -> bool:
         except (OSError, ValueError):
             continue
     return False
+
+
+def _flower() -> CheckResult:
+    """Whether Flower is installed, in a release that fedkin was tested with."""
+    version = _installed("flwr")
+    if version is None:
+        return failed("Flower", "not installed: pip install 'fedkin[flower]'")
+    release = ".".join(version.split(".")[:2])
+    if release not in FLOWER:
+        return failed("Flower", f"expected {' or '.join(FLOWER)}, got {version}: pip install 'fedkin[flower]'")
+    return CheckResult("Flower", version)
 
 
 def _installed(package: str) -> str | None:

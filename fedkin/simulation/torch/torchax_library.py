@@ -1,7 +1,8 @@
 """torchax, which computes PyTorch's operators by JAX; with our own forms of those that are slow or lose something.
 
-torchax 0.0.13 names operators on named tensors, which PyTorch dropped in 2.13, and cannot be imported with it. They get
-an empty definition here, which nothing calls. How operators are replaced is no public interface: the version is pinned.
+torchax 0.0.13 names operators that PyTorch has dropped since: those on named tensors in 2.13, cholesky and qr in
+2.15. It cannot be imported without them, so they get an empty definition here, which nothing calls. How operators are
+replaced is no public interface: the version is pinned.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from fedkin.core.errors import MissingExtra
 from fedkin.simulation.torch import lowerings
 
 _DROPPED = """
-    all.dimname all.dimname_out index_add.dimname index_copy.dimname index_copy_.dimname index_fill.Dimname_Scalar
-    index_fill.Dimname_Tensor index_fill_.Dimname_Scalar index_fill_.Dimname_Tensor norm.names_ScalarOpt_dim
-    norm.names_ScalarOpt_dim_dtype norm.names_dtype_out norm.names_out prod.dim_Dimname std.correction_names
-    std.correction_names_out std.names_dim std.names_out std_mean.correction_names std_mean.names_dim unbind.Dimname
+    cholesky qr all.dimname all.dimname_out index_add.dimname index_copy.dimname index_copy_.dimname
+    index_fill.Dimname_Scalar index_fill.Dimname_Tensor index_fill_.Dimname_Scalar
+    index_fill_.Dimname_Tensor norm.names_ScalarOpt_dim norm.names_ScalarOpt_dim_dtype
+    norm.names_dtype_out norm.names_out prod.dim_Dimname std.correction_names
+    std.correction_names_out std.names_dim std.names_out std_mean.correction_names
+    std_mean.names_dim unbind.Dimname
 """
 
 
@@ -56,7 +59,13 @@ def _define_dropped_operators() -> Any:
     """The library that defines them; they last as long as it does."""
     library = torch.library.Library("aten", "FRAGMENT")
     for name in _DROPPED.split():
-        packet, _, overload = name.partition(".")
-        if overload not in getattr(torch.ops.aten, packet).overloads():
+        if not _exists(name):
             library.define(f"{name}(Tensor self) -> Tensor")
     return library
+
+
+def _exists(name: str) -> bool:
+    """Whether PyTorch has an operator; the name ends with the overload, where it is not the default one."""
+    packet, _, overload = name.partition(".")
+    operator = getattr(torch.ops.aten, packet, None)
+    return operator is not None and (overload or "default") in operator.overloads()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 from fedkin.core.errors import ConfigError
 from fedkin.run.run_folder import Folder
@@ -103,23 +104,36 @@ def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> 
 # --- versions
 
 
-def test_the_version_of_flower_is_that_of_the_package() -> None:
+def test_the_releases_of_flower_are_those_of_the_extra() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert f"flwr=={check.FLOWER}" in extras["flower"]
+    bound = next(Requirement(entry).specifier for entry in extras["flower"] if entry.startswith("flwr"))
+    oldest = int(check.FLOWER[0].split(".")[1])
+    newest = int(check.FLOWER[-1].split(".")[1])
+    assert check.FLOWER == tuple(f"1.{minor}" for minor in range(oldest, newest + 1))
+    assert [minor for minor in range(60) if f"1.{minor}.3" in bound] == list(range(oldest, newest + 1))
+
+
+@pytest.mark.parametrize("version", ["1.41.0", "1.42.0", "1.42.7"])
+def test_releases_of_flower_that_are_allowed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_installed", lambda package: version)
+    result = next(result for result in check.versions() if result.name == "Flower")
+    assert result.mark == "✓" and result.detail == version
 
 
 @pytest.mark.parametrize(
     ("there", "what", "words"),
     [
         ({"flwr": None}, "Flower", "pip install 'fedkin[flower]'"),
-        ({"flwr": "1.42.0"}, "Flower", "expected 1.41.0 on all machines, got 1.42.0"),
+        ({"flwr": "1.40.2"}, "Flower", "expected 1.41 or 1.42, got 1.40.2: pip install 'fedkin[flower]'"),
+        ({"flwr": "1.43.0"}, "Flower", "expected 1.41 or 1.42, got 1.43.0: pip install 'fedkin[flower]'"),
+        ({"flwr": "1.4.1"}, "Flower", "expected 1.41 or 1.42, got 1.4.1"),
         ({"jax": None}, "jax", "not installed"),
         ({"torch": None}, "torch", "pip install 'fedkin[torch]'"),
     ],
     ids=str,
 )
 def test_packages(there: dict[str, str | None], what: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = {"flwr": check.FLOWER, "jax": "0.10.2", "torch": "2.13.0"}
+    right = {"flwr": "1.41.0", "jax": "0.10.2", "torch": "2.13.0"}
     monkeypatch.setattr(check, "_installed", lambda package: {**right, **there}[package])
     assert_only_failed({result.name: result for result in check.versions(torch=True)}, what, words)
     assert not any_failed(check.versions()) or what != "torch"
