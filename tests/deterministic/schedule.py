@@ -81,7 +81,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }
-# Of these a round has one call of training, before all others.
+# Each round of these has one call of training, and it comes first.
 TRAINING_FIRST = (
     "fedavg",
     "ifca",
@@ -94,11 +94,9 @@ TRAINING_FIRST = (
     "scaffold",
     "fedem",
     "fedrc",
-    "fedsoft",
     "fedprox",
     "sattler",
     "flhc",
-    "hierarchical",
     "fedsim",
     "flux",
     "private_clusters",
