@@ -69,7 +69,7 @@ class EvaluationResults:
 
     @property
     def away(self) -> int:
-        """Clients that have a cluster and were not scored."""
+        """Clients that were to be scored, or would have been if they had been reached, and were not."""
         return self.unreachable + self.unanswered
 
     @property
@@ -253,11 +253,17 @@ def accuracy_record(
 
 
 def away_record(scored: EvaluationResults) -> Record:
-    """How many clients were scored, of how many that have a cluster, where some of these were not."""
+    """How many clients were scored, of how many that have a cluster, where some of these were away.
+
+    Of a sample of the clients, those outside it have a cluster, too: they were neither scored nor away.
+    """
     if not scored.away:
         return {}
-    scored_clients = len(scored.clients) - scored.unanswered
-    return {"scored": scored_clients, "scored_of": scored_clients + scored.away}
+    reached = len(scored.clients) if scored.sizes is None else int(scored.sizes.sum())
+    return {
+        "scored": len(scored.clients) - scored.unanswered,
+        "scored_of": reached + scored.unreachable,
+    }
 
 
 def global_record(mean: GlobalModel) -> Record:
