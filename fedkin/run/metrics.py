@@ -69,7 +69,7 @@ class EvaluationResults:
 
     @property
     def away(self) -> int:
-        """Clients that were to be scored, or would have been if they had been reached, and were not."""
+        """Clients with a cluster that could not be reached, or did not reply with a score."""
         return self.unreachable + self.unanswered
 
     @property
@@ -255,7 +255,8 @@ def accuracy_record(
 def away_record(scored: EvaluationResults) -> Record:
     """How many clients were scored, of how many that have a cluster, where some of these were away.
 
-    Of a sample of the clients, those outside it have a cluster, too: they were neither scored nor away.
+    Where a sample of the clients is scored, those outside it have a cluster, too. They were neither
+    scored nor away.
     """
     if not scored.away:
         return {}

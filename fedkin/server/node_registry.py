@@ -68,9 +68,9 @@ class NodeRegistry:
         self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
-        self.refusals: dict[str, str] = {}  # the same by name, until a node of that name may take part
+        self.refusals: dict[str, str] = {}  # the same by name, until it may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
-        self._numbered: dict[int, str] = {}  # names of refusals that are of one node only: its number is in them
+        self._numbered: dict[int, str] = {}  # names in ``refusals`` that hold a node's number
         self._logged: dict[int, str] = {}  # the reason of each refusal that was logged last
         self._node_ids: dict[str, int] = {}  # of each member that was met in this process
 
@@ -142,8 +142,9 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Send a node nothing more, as another one came with its name: the newest counts, as a node that is not
-        registered has no key. Its site is not refused.
+        """Send a node nothing more, as another one came with its name. Its site is not refused.
+
+        The newest counts, as a node that is not registered has no key.
 
         Args:
             node_id: of the former node.
@@ -162,8 +163,9 @@ class NodeRegistry:
         self._forget_numbered(node.node_id)
 
     def forget_absent(self, online: Collection[int]) -> None:
-        """Forget the refusals of nodes that have no name, or came with another's: once such a node is offline, it comes
-        back under another id.
+        """Forget refusals of offline nodes that gave no name, or the name of a member.
+
+        Such a node comes back under another id.
 
         Args:
             online: ids of all nodes that are online.

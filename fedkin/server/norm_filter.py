@@ -7,15 +7,16 @@ from jaxtyping import Bool, Float, Int
 
 _MIN_UPDATES = 3  # whose median is the typical norm
 
-# Float32 hardly shows a shorter update, as of a saturated model: times the model's norm, at least 1.
+# Float32 hardly shows a shorter update, as of a saturated model. It is in units of the model's
+# norm, which counts as 1 at least.
 _RESOLUTION = 1e-6
 
-# The largest typical norm where there is nothing to compare with: times the model's norm, at least 1.
+# The largest typical norm where there is nothing to compare with, in the same units.
 _FIRST = 100.0
 
 
 class NormFilter:
-    """Finds updates whose norm is more than ``limit`` times the typical one, and longer than the model itself.
+    """Finds updates that are longer than the model, and than ``limit`` times the typical norm.
 
     The typical norm of a model's updates is the median of those of a call. Where fewer than three
     clients sent an update of the model, it is the larger of the model's typical norm in earlier

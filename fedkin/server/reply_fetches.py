@@ -2,8 +2,8 @@
 
 Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has arrived. A site that is
 killed while it sends its reply leaves a reply whose parts never come, and Flower (1.41) waits for them for 180 s. Asked
-for all replies at once, it would return none of the others in the meantime. So the engine is asked about one request at
-a time, in several threads.
+for all replies at once, it would return none of the others in the meantime. So the engine is
+asked about one request at a time, in several threads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Message = TypeVar("Message")
 class ReplyFetches(Generic[Message]):
     """The fetches of one server. Each runs in a thread, and goes on in the background where it takes long.
 
-    Every look for replies starts its own threads. So a reply that holds up a thread of one look takes no thread from
-    the next look. fedkin's threads are daemons, for which Python does not wait when the process ends. It does wait for
-    the threads in which Flower fetches the parts of a reply.
+    Every look for replies starts its own threads. So a reply that holds up a thread of one look
+    takes no thread from the next look. These threads are daemons, for which Python does not wait
+    when the process ends. It does wait for the threads in which Flower fetches parts of a reply.
 
     Args:
-        pull: gives what has arrived for one request: a message, or nothing. It is called in several threads.
+        pull: gives what has arrived for a request: a message, or nothing. Several threads call it.
         patience: seconds that a call of ``fetch`` may take.
     """
 
@@ -37,7 +37,7 @@ class ReplyFetches(Generic[Message]):
         self._running: set[str] = set()  # requests that a thread asks about
         self._found: dict[str, Sequence[Message]] = {}  # messages that no call has returned yet
         self._error: Exception | None = None  # that no call has raised yet
-        self._turns: dict[str, int] = {}  # the number of the last fetch of each request without a reply so far
+        self._turns: dict[str, int] = {}  # the last fetch of each request without a reply
         self._count = 0  # of all fetches
 
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
@@ -49,19 +49,23 @@ class ReplyFetches(Generic[Message]):
             request_ids: of the requests.
 
         Raises:
-            Exception: what ``pull`` has raised. Messages that were fetched by then are returned first, and the next
-                call raises it.
+            Exception: what ``pull`` has raised. Messages that were fetched by then are returned
+                first, and the next call raises it.
         """
         wanted = list(dict.fromkeys(request_ids))
         with self._changed:
             self._raise_error()
             started = set(wanted) - self._running - self._found.keys()
-            in_turn = sorted((one for one in wanted if one in started), key=lambda one: self._turns.get(one, 0))
-        waiting = deque(in_turn)
-        for _ in range(min(TOGETHER, len(in_turn))):
-            threading.Thread(target=self._work, args=(waiting,), name="fetch replies", daemon=True).start()
+            in_order = [request_id for request_id in wanted if request_id in started]
+            waiting = deque(sorted(in_order, key=lambda one: self._turns.get(one, 0)))
+        for _ in range(min(TOGETHER, len(started))):
+            threading.Thread(target=self._work, args=(waiting,), daemon=True).start()
         with self._changed:
-            self._changed.wait_for(lambda: not waiting and not started & self._running, self._patience)
+            self._changed.wait_for(
+                lambda: not waiting and not started & self._running,
+                timeout=self._patience,
+            )
+            # What has not been asked about by now comes first in the next look.
             waiting.clear()
             messages = self._take(wanted)
             if not messages:
@@ -101,7 +105,7 @@ class ReplyFetches(Generic[Message]):
                 self._changed.notify_all()
 
     def _next(self, waiting: deque[str]) -> str | None:
-        """The next request of a look, which a thread asks about from now on; None where none is waiting."""
+        """The next request of a look, which is running from now on; None where none is waiting."""
         with self._changed:
             if not waiting:
                 return None

@@ -76,8 +76,8 @@ class RequestRound:
     def send(self, requests: Mapping[int, RpcMessage], round: int, late: int = 0) -> dict[int, Reply]:
         """Replies by node id; a node without one in time is left out, and suspected from now on.
 
-        A call takes two thirds of what is left of the round at most. So the nodes that reply have a third of it for the
-        later calls of the round, wherever a node dies.
+        A call takes two thirds of what is left of the round at most. So the nodes that reply have a
+        third of it for the later calls of the round, wherever a node dies.
 
         Args:
             requests: by node id; all of one operation.
@@ -124,7 +124,7 @@ class RequestRound:
         return replies
 
     def _longest(self, node: int, operation: str) -> float:
-        """Seconds that the slowest of a node's last replies to an operation took; 0 where there was none yet."""
+        """Seconds of the slowest of a node's last replies to an operation; 0 without one."""
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: Reply, seconds: float) -> None:
@@ -133,10 +133,13 @@ class RequestRound:
             self._seconds.setdefault((node, operation), deque(maxlen=_REMEMBERED)).append(seconds)
 
     def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
-        """Suspect nodes that did not reply, but for those that had too little time for it: less than they lately needed
-        for the same operation."""
+        """Suspect nodes that did not reply, but for those that had too little time for it.
+
+        Too little is less than they lately needed for the same operation.
+        """
         least = _MIN_SHARE * self.settings.deadline
-        suspected = [node for node in nodes if seconds >= max(least, self._longest(node, operation))]
+        enough = {node: max(least, self._longest(node, operation)) for node in nodes}
+        suspected = [node for node, needed in enough.items() if seconds >= needed]
         if not suspected:
             return
         alive = {node.node_id: node.alive_until for node in self.transport.nodes()}

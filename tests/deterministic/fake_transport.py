@@ -18,7 +18,15 @@ from fedkin.server.transport import OnlineNode, Reply, SentRequest
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import KilledError
 from tests.deterministic.hostile import tampered
-from tests.deterministic.schedule import AFTER_REPLY, BEFORE_REQUEST, IN_REPLY, IN_WORK, TRAINING, Fault, Schedule
+from tests.deterministic.schedule import (
+    AFTER_REPLY,
+    BEFORE_REQUEST,
+    IN_REPLY,
+    IN_WORK,
+    TRAINING,
+    Fault,
+    Schedule,
+)
 
 HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
 SESSION = 180.0  # seconds after which the engine gives up a reply whose rest has not come
@@ -160,11 +168,12 @@ class FakeTransport:
             self.clock.sleep(self._seconds_of_call())
 
     def _take_time_to_pull(self, requests: int) -> None:
-        """A look for replies is a call of the engine for each request, some of them at the same time."""
+        """A look is a call of the engine for each request, some of them at the same time."""
         if self.schedule.engine_seconds:
             seconds = [self._seconds_of_call() for _ in range(requests)]
             together = self.pulls_together
-            self.clock.sleep(sum(max(seconds[i : i + together]) for i in range(0, requests, together)))
+            groups = [seconds[i : i + together] for i in range(0, requests, together)]
+            self.clock.sleep(sum(max(group) for group in groups))
 
     def _seconds_of_call(self) -> float:
         """How long a call of the engine takes."""

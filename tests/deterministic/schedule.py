@@ -81,7 +81,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }
-# Each round of these has one call of training, and it comes first.
+# Each round of these has one call of training, and it comes first, also where sites are new.
 TRAINING_FIRST = (
     "fedavg",
     "ifca",
@@ -92,15 +92,11 @@ TRAINING_FIRST = (
     "apfl",
     "pfedme",
     "scaffold",
-    "fedem",
-    "fedrc",
     "fedprox",
     "sattler",
     "flhc",
     "fedsim",
     "flux",
-    "private_clusters",
-    "pacfl",
 )
 TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
 WITH_LATE = ("fedavg", "fedprox", "flexcfl", "fedgroup", "hierarchical", "flhc", "cflgp", "flux", "pacfl", "ditto")
@@ -138,7 +134,7 @@ class Schedule:
     faults: tuple[Fault, ...] = ()
     late: int = 0  # rounds after which a late reply is of no use; 0: at once
     engine_seconds: float = 0.0  # that a call of the engine takes at most
-    slow: float = 0.0  # of the deadline: the longest that a site trains; 0: some seconds, as for any other work
+    slow: float = 0.0  # of the deadline: the longest that a site trains; 0: a few seconds
 
     @property
     def clients(self) -> int:
@@ -201,8 +197,9 @@ def draw_kill(seed: int) -> Schedule:
     """The schedule of a seed in which one of four sites is killed in a random step of a request, and nothing else
     happens: it is back later, or never.
 
-    Sites train for up to six tenths of the deadline, which a first call has time for. Where another call may come
-    before training, they train for up to a tenth: a site that is killed in that call takes two thirds of the round.
+    Sites train for up to six tenths of the deadline, which a first call has time for. Where
+    another call may come before training, they train for up to a tenth: a site that is killed in
+    that call takes two thirds of the round.
     """
     random = Random(f"kill {seed}")
     sites = {f"site-{i}": random.choice((1, 1, 2, 3)) for i in range(4)}
