@@ -12,9 +12,10 @@ from tests.deterministic import federation, peer_federation
 from tests.deterministic.federation import Violation
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
 from tests.deterministic.mutations import MUTATIONS
-from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule, draw_kill
+from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule
 
 _POWER = KEPT["a power cut took a finished checkpoint back"]
+_COLD_START = KEPT["a site that was killed in a cold start took the time of the others in every later request"]
 _COUNTING = "tests.deterministic.counting:Counting"
 
 
@@ -73,7 +74,7 @@ FOUND_BY: dict[str, Schedule] = {
     "a reply that was cut off holds up all others": small(
         Fault("kill_in_step", "site-2", 4, length=NEVER, what=IN_REPLY), every=1
     ),
-    "a node whose request has expired is asked again": draw_kill(24),
+    "a node whose request has expired is asked again": replace(_COLD_START, deadline=45.0),
     "nodes forget their replies": small(
         *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
     ),
