@@ -69,7 +69,7 @@ class EvaluationResults:
 
     @property
     def away(self) -> int:
-        """Clients that have a cluster and were not scored."""
+        """Clients with a cluster that could not be reached, or did not reply with a score."""
         return self.unreachable + self.unanswered
 
     @property
@@ -253,11 +253,18 @@ def accuracy_record(
 
 
 def away_record(scored: EvaluationResults) -> Record:
-    """How many clients were scored, of how many that have a cluster, where some of these were not."""
+    """How many clients were scored, of how many that have a cluster, where some of these were away.
+
+    Where a sample of the clients is scored, those outside it have a cluster, too. They were neither
+    scored nor away.
+    """
     if not scored.away:
         return {}
-    scored_clients = len(scored.clients) - scored.unanswered
-    return {"scored": scored_clients, "scored_of": scored_clients + scored.away}
+    reached = len(scored.clients) if scored.sizes is None else int(scored.sizes.sum())
+    return {
+        "scored": len(scored.clients) - scored.unanswered,
+        "scored_of": reached + scored.unreachable,
+    }
 
 
 def global_record(mean: GlobalModel) -> Record:

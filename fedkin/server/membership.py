@@ -182,7 +182,9 @@ class Membership:
 
     def _retry_refused(self) -> None:
         """Refused nodes that were offline since, or have waited long enough, are sent a handshake again."""
-        now, online = self.request_round.clock(), {node.node_id for node in self._online}
+        now = self.request_round.clock()
+        online = {node.node_id for node in self._online}
+        self.registry.forget_absent(online)
         refused = self.registry.refused.keys()
         self._refused_since = {node: self._refused_since.get(node, now) for node in refused}
         self.registry.allow_retry(
@@ -238,7 +240,10 @@ class Membership:
             self.registry.refuse(node, name, str(error))
             return
         if name in self._candidates and self._candidates[name].node.node_id != node.node_id:
-            self.registry.refuse(self._candidates[name].node, name, "another node came with its name")
+            former = self._candidates[name].node.node_id
+            _log.info("%s came again, as node %d in place of node %d", name, node.node_id, former)
+            self.registry.replace(former, name)
+        self.registry.clear_refusal(node, name)
         self.same_start &= other.start == self.own.start
         self._candidates[name] = Candidate(node, samples)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -68,8 +68,9 @@ class NodeRegistry:
         self.members: dict[str, NodeInfo] = {}
         self.samples = np.zeros(capacity, np.int64)  # training samples of each client, as last reported
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
-        self.refusals: dict[str, str] = {}  # the same by name, until a node of that name is accepted
+        self.refusals: dict[str, str] = {}  # the same by name, until it may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
+        self._numbered: dict[int, str] = {}  # names in ``refusals`` that hold a node's number
         self._logged: dict[int, str] = {}  # the reason of each refusal that was logged last
         self._node_ids: dict[str, int] = {}  # of each member that was met in this process
 
@@ -133,13 +134,48 @@ class NodeRegistry:
             _log.warning("%s came with another key than before, which is registered under its name", name)
             member.key = node.key
         before = self._node_ids.get(name)
-        if before is not None and before != node.node_id:  # the newest counts: an unregistered node has no key
-            self.refused[before] = f"another node came with its name, {name!r}"
+        if before is not None and before != node.node_id:
+            self.replace(before, name)
         self.samples[member.ids] = samples
         self._node_ids[name] = node.node_id
-        for label in (name, _unnamed(node.node_id), _impostor(name, node.node_id)):
-            self.refusals.pop(label, None)
+        self.clear_refusal(node, name)
         return member
+
+    def replace(self, node_id: int, name: str) -> None:
+        """Send a node nothing more, as another one came with its name. Its site is not refused.
+
+        The newest counts, as a node that is not registered has no key.
+
+        Args:
+            node_id: of the former node.
+            name: of both.
+        """
+        self.refused[node_id] = f"another node came with its name, {name!r}"
+
+    def clear_refusal(self, node: OnlineNode, name: str) -> None:
+        """Forget why a node was refused: it may take part now.
+
+        Args:
+            node: its id in the engine.
+            name: as it names itself.
+        """
+        self.refusals.pop(name, None)
+        self._forget_numbered(node.node_id)
+
+    def forget_absent(self, online: Collection[int]) -> None:
+        """Forget refusals of offline nodes that gave no name, or the name of a member.
+
+        Such a node comes back under another id.
+
+        Args:
+            online: ids of all nodes that are online.
+        """
+        for node_id in [node_id for node_id in self._numbered if node_id not in online]:
+            self._forget_numbered(node_id)
+
+    def _forget_numbered(self, node_id: int) -> None:
+        """Forget the refusal that has a node's number in its name, if there is one."""
+        self.refusals.pop(self._numbered.pop(node_id, ""), None)
 
     def met(self) -> list[str]:
         """Names of the members that were met in this process, in the order of their clients."""
@@ -155,8 +191,13 @@ class NodeRegistry:
         """
         reason = one_line(reason, _LONGEST_REASON)
         before = self._logged.get(node.node_id)
-        self.refused[node.node_id] = self._logged[node.node_id] = reason
-        self.refusals[self._label(node, name)] = reason
+        self.refused[node.node_id] = reason
+        self._logged[node.node_id] = reason
+        self._forget_numbered(node.node_id)
+        label = self._label(node, name)
+        self.refusals[label] = reason
+        if label != one_line(node.name or name, 64):
+            self._numbered[node.node_id] = label
         if reason != before:
             _log.warning("client %r (node %d) is refused: %s", one_line(name or node.name, 64), node.node_id, reason)
 

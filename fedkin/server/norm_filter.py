@@ -6,24 +6,32 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 _MIN_UPDATES = 3  # whose median is the typical norm
-_RESOLUTION = 1e-6  # of the model's norm, at least of 1: float32 hardly shows a shorter update, as of a saturated model
-_FLOOR = 0.1  # of the model's norm: the least typical norm of updates to it
-_FIRST = 100.0  # times the model's norm, at least 1: the largest typical norm where there is nothing to compare with
+
+# Float32 hardly shows a shorter update, as of a saturated model. It is in units of the model's
+# norm, which counts as 1 at least.
+_RESOLUTION = 1e-6
+
+# The largest typical norm where there is nothing to compare with, in the same units.
+_FIRST = 100.0
 
 
 class NormFilter:
-    """Finds updates whose norm is more than ``limit`` times the typical one.
+    """Finds updates that are longer than the model, and than ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is the median of those of a call. Where fewer than three clients sent an
-    update of the model, it is the larger of the model's typical norm in earlier calls and of the median of all updates
-    of the call, as far as there are any; in the first call of two clients, it is the norm of the other. An update that
-    float32 hardly shows beside the model says nothing about a typical norm and is left out of medians: clients whose
-    models fit all their samples send such updates. No typical norm is below a tenth of the model's own norm.
+    The typical norm of a model's updates is the median of those of a call. Where fewer than three
+    clients sent an update of the model, it is the larger of the model's typical norm in earlier
+    calls and of the median of all updates of the call, as far as there are any; in the first call
+    of two clients, it is the norm of the other. So few updates may lower the typical norm that
+    later calls know, and do not raise it: one of the two clients may be hostile.
+
+    An update that float32 hardly shows beside the model says nothing about a typical norm and is
+    left out of medians: clients whose models fit all their samples send such updates.
 
     Args:
         limit: factor above 1.
         typical: typical norms of earlier calls, by kind of training and model; updated in place.
-        training: the kind of training that is filtered (part of the vector, steps, epochs); norms differ between them.
+        training: the kind of training that is filtered (part of the vector, steps, epochs); norms
+            differ between them.
     """
 
     def __init__(self, limit: float | int, typical: dict[str, float] | None = None, training: str = "") -> None:
@@ -48,8 +56,13 @@ class NormFilter:
             models: the model that each is an update of; None: all of one.
             starts: the norm of the model that each started from; None: not known.
         """
-        outliers = norms > self.limits(norms, models, starts)
-        self._remember(norms, outliers, models, starts)
+        moving = _moving(norms, starts)
+        outliers = np.zeros(len(norms), bool)
+        for name, own in self._by_model(norms, models):
+            start = _start(own, starts)
+            usual = self._usual(name, norms, moving, own, start)
+            outliers[own] = norms[own] > self._limit(usual, start)
+            self._remember(name, norms, own & moving, outliers, usual)
         return outliers
 
     def limits(
@@ -58,14 +71,17 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest norm of each update that is not excluded. Arguments as of ``outliers``."""
+        """The largest norm of each update that is not excluded; arguments as of ``outliers``."""
         moving = _moving(norms, starts)
         limits = np.empty(len(norms))
         for name, own in self._by_model(norms, models):
-            start = 0.0 if starts is None else float(starts[own].max())
-            usual = self._usual(name, norms, moving, own, start)
-            limits[own] = self.limit * max(usual, _FLOOR * start)
+            start = _start(own, starts)
+            limits[own] = self._limit(self._usual(name, norms, moving, own, start), start)
         return limits
+
+    def _limit(self, usual: float, start: float) -> float:
+        """The largest norm that is not excluded: no update as long as the model itself is."""
+        return max(self.limit * usual, start)
 
     def _usual(
         self,
@@ -78,8 +94,7 @@ class NormFilter:
         """The typical norm of the updates of one model, as these and earlier updates show it."""
         if (own & moving).sum() >= _MIN_UPDATES:
             return float(np.median(norms[own & moving]))
-        # Of checkpoints made before norms were kept by model, there is one typical norm for all models.
-        earlier = self.typical.get(name, self.typical.get(self.training, 0.0))
+        earlier = self.typical.get(name, 0.0)
         of_call = float(np.median(norms[moving])) if moving.sum() >= _MIN_UPDATES else 0.0
         known = max(earlier, of_call)
         if known > 0:
@@ -92,20 +107,29 @@ class NormFilter:
 
     def _remember(
         self,
+        name: str,
         norms: Float[np.ndarray, "r"],
+        counted: Bool[np.ndarray, "r"],
         outliers: Bool[np.ndarray, "r"],
-        models: Int[np.ndarray, "r"] | None,
-        starts: Float[np.ndarray, "r"] | None,
+        usual: float,
     ) -> None:
-        """Keep the typical norms. Where all updates of a small call are excluded, they are typical if the next are as
-        long."""
-        moving = _moving(norms, starts)
-        for name, own in self._by_model(norms, models):
-            included = norms[own & moving & ~outliers]
-            if len(included):
-                self.typical[name] = float(np.median(included))
-            elif (own & moving).any() and moving.sum() < _MIN_UPDATES:
-                self.typical[name] = float(np.median(norms[own & moving]))
+        """Keep the typical norm of one model for later calls.
+
+        Args:
+            name: of the typical norm.
+            norms: of all updates of the call.
+            counted: the moving updates of the model.
+            outliers: the updates that are excluded.
+            usual: the typical norm in this call.
+        """
+        included = norms[counted & ~outliers]
+        if len(included):
+            typical = float(np.median(included))
+            few = counted.sum() < _MIN_UPDATES
+            self.typical[name] = min(typical, usual) if few else typical
+        elif counted.any() and len(norms) < _MIN_UPDATES:
+            # All updates of a small call are excluded. They are typical if the next are as long.
+            self.typical[name] = float(np.median(norms[counted]))
 
     def _by_model(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
@@ -119,3 +143,8 @@ class NormFilter:
 def _moving(norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> Bool[np.ndarray, "r"]:
     """Which updates are long enough to say something about a typical norm."""
     return norms > _RESOLUTION * np.maximum(1.0, 0.0 if starts is None else starts)
+
+
+def _start(own: Bool[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> float:
+    """The norm of the model that these updates started from; 0 where it is not known."""
+    return 0.0 if starts is None else float(starts[own].max())

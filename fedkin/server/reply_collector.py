@@ -33,6 +33,14 @@ class Outlier(NamedTuple):
     limit: float
 
 
+class _LongUpdate(NamedTuple):
+    """What an outlier is, whatever rows are behind it: its model, its norm and the limit."""
+
+    model: int | None
+    norm: float
+    limit: float
+
+
 class _Means(NamedTuple):
     """Means by model from one message."""
 
@@ -133,23 +141,24 @@ class ReplyCollector(ReplyBuilder):
 
     def _find_outliers(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
-    ) -> list[tuple[int, Outlier]]:
-        """Places and facts of the updates that are excluded; an outlier's row is not known here."""
+    ) -> list[tuple[int, _LongUpdate]]:
+        """Places and facts of the updates that are excluded."""
         of_models = self.task.start_norms()
         starts = None if models is None or of_models is None else of_models[models]
         limits = self._norm_filter.limits(norms, models, starts)
         places = np.flatnonzero(self._norm_filter.outliers(norms, models, starts)).tolist()
-        return [
-            (place, Outlier(-1, None if models is None else int(models[place]), float(norms[place]), limits[place]))
-            for place in places
-        ]
+        found: list[tuple[int, _LongUpdate]] = []
+        for place in places:
+            model = None if models is None else int(models[place])
+            found.append((place, _LongUpdate(model, float(norms[place]), float(limits[place]))))
+        return found
 
-    def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
-        """Exclude the rows behind an outlier, and say so."""
+    def _exclude_outlier(self, rows: Int[np.ndarray, "r"], update: _LongUpdate) -> None:
+        """Exclude the rows behind an update that is too long, and say so."""
         self.exclude(rows)
         self._outliers += rows.tolist()
         for row in rows.tolist():
-            self._tell(outlier._replace(row=row))
+            self._tell(Outlier(row, update.model, update.norm, update.limit))
 
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
@@ -224,10 +233,10 @@ class ReplyCollector(ReplyBuilder):
                 behind = means.rows[(index == means.models[place]) & self.arrived[means.rows]]
                 self._exclude_outlier(behind, excluded[start + place])
 
-    def _outlying_means(self, count: int) -> dict[int, Outlier]:
+    def _outlying_means(self, count: int) -> dict[int, _LongUpdate]:
         """The means, of all messages one after another, that are outliers in norm."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
-        found: dict[int, Outlier] = {}
+        found: dict[int, _LongUpdate] = {}
         for name in [name for name, array in self.means.items() if array.norm_checked]:
             norms = np.concatenate([np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)])
             found |= dict(self._find_outliers(norms, models)) if count else {}

@@ -14,8 +14,8 @@ from fedkin.server.transport import OnlineNode, Reply, Transport
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between queries for replies
 _MIN_SHARE = 0.1  # of a round's time: a node that had less to reply in is not suspected
-_SAFETY = 2.0  # times the seconds of a node's slowest recent reply, which a later call of a round leaves to it
-_REMEMBERED = 8  # replies of a node whose seconds are remembered
+_SHARE = 2 / 3  # of what is left of a round: the longest that one call may take
+_REMEMBERED = 8  # replies of a node to an operation whose seconds are remembered
 GRACE = 5.0  # seconds that the requests of a round may take beyond its deadline: the last looks at the engine
 
 
@@ -48,7 +48,8 @@ class RequestRound:
         self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
-        self._seconds: dict[int, deque[float]] = {}  # that the last replies of each node took
+        # How long the last replies of each node to each operation took.
+        self._seconds: dict[tuple[int, str], deque[float]] = {}
 
     def begin_round(self) -> list[OnlineNode]:
         """Start a round's deadline; the nodes that are online and not suspected."""
@@ -75,8 +76,11 @@ class RequestRound:
     def send(self, requests: Mapping[int, RpcMessage], round: int, late: int = 0) -> dict[int, Reply]:
         """Replies by node id; a node without one in time is left out, and suspected from now on.
 
+        A call takes two thirds of what is left of the round at most. So the nodes that reply have a
+        third of it for the later calls of the round, wherever a node dies.
+
         Args:
-            requests: by node id.
+            requests: by node id; all of one operation.
             round: the present one.
             late: rounds after which a reply is of no use.
         """
@@ -84,11 +88,12 @@ class RequestRound:
         self.bytes_sent = 0
         self.bytes_received = 0
         start = self.clock()
-        end = self._end_of_call(start, requests)
+        end = start + _SHARE * (self._deadline - start)
         if end <= start:
             if requests:
                 _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
             return {}
+        operation = str(next(iter(requests.values())).header["operation"]) if requests else ""
         longer = late * self.settings.deadline
         waiting = self._push(requests, list(requests), round, end - start + longer)
         retries = dict.fromkeys(requests, 0)
@@ -107,7 +112,7 @@ class RequestRound:
                     continue
                 replies[node] = reply
                 expired += [node] if over and reply.lost else []
-                self._note_time(node, reply, self.clock() - start)
+                self._note_time(node, operation, reply, self.clock() - start)
                 if sum(one.succeeded for one in replies.values()) >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
             if over or not waiting:
@@ -115,30 +120,26 @@ class RequestRound:
             self.sleep(_POLL)
         self.missed = waiting
         self._given_up |= set(waiting)
-        self._suspect([*waiting.values(), *expired], end - start)
+        self._suspect([*waiting.values(), *expired], operation, end - start)
         return replies
 
-    def _end_of_call(self, start: float, nodes: Iterable[int]) -> float:
-        """When a call ends: after two thirds of the round's time that is left, and not before each node had twice as
-        long as it needed lately, as long as the round lasts. So a node that died in an earlier call of the round takes
-        no time from the others."""
-        left = self._deadline - start
-        needed = _SAFETY * max((self._longest(node) for node in nodes), default=0.0)
-        return start + max(left * 2 / 3, min(left, needed))
+    def _longest(self, node: int, operation: str) -> float:
+        """Seconds of the slowest of a node's last replies to an operation; 0 without one."""
+        return max(self._seconds.get((node, operation), ()), default=0.0)
 
-    def _longest(self, node: int) -> float:
-        """Seconds that the slowest of a node's last replies took; 0 of a node that has not replied yet."""
-        return max(self._seconds.get(node, ()), default=0.0)
-
-    def _note_time(self, node: int, reply: Reply, seconds: float) -> None:
+    def _note_time(self, node: int, operation: str, reply: Reply, seconds: float) -> None:
         """Remember how long a node took to do what was requested."""
         if reply.succeeded:
-            self._seconds.setdefault(node, deque(maxlen=_REMEMBERED)).append(seconds)
+            self._seconds.setdefault((node, operation), deque(maxlen=_REMEMBERED)).append(seconds)
 
-    def _suspect(self, nodes: Iterable[int], seconds: float) -> None:
-        """Suspect nodes that did not reply, but for those that had too little time for it."""
+    def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
+        """Suspect nodes that did not reply, but for those that had too little time for it.
+
+        Too little is less than they lately needed for the same operation.
+        """
         least = _MIN_SHARE * self.settings.deadline
-        suspected = [node for node in nodes if seconds >= max(least, self._longest(node))]
+        enough = {node: max(least, self._longest(node, operation)) for node in nodes}
+        suspected = [node for node, needed in enough.items() if seconds >= needed]
         if not suspected:
             return
         alive = {node.node_id: node.alive_until for node in self.transport.nodes()}

@@ -13,11 +13,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode
+from fedkin.server.reply_fetches import TOGETHER
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import KilledError
 from tests.deterministic.hostile import tampered
-from tests.deterministic.schedule import AFTER_REPLY, BEFORE_REQUEST, IN_REPLY, IN_WORK, Fault, Schedule
+from tests.deterministic.schedule import (
+    AFTER_REPLY,
+    BEFORE_REQUEST,
+    IN_REPLY,
+    IN_WORK,
+    TRAINING,
+    Fault,
+    Schedule,
+)
 
 HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
 SESSION = 180.0  # seconds after which the engine gives up a reply whose rest has not come
@@ -71,6 +80,7 @@ class FakeTransport:
     """
 
     waits_for_halves = False  # whether a look for replies waits for the rest of each, as Flower's own does
+    pulls_together = TOGETHER  # requests whose replies are looked for at the same time
 
     def __init__(
         self,
@@ -138,9 +148,10 @@ class FakeTransport:
         return [self._push(node, request, lifetime) for node, request in requests]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
-        self._take_time()
+        request_ids = sorted(request_ids)
+        self._take_time_to_pull(len(request_ids))
         replies = []
-        for request in [self._requests[one] for one in sorted(request_ids) if one in self._requests]:
+        for request in [self._requests[one] for one in request_ids if one in self._requests]:
             if self.waits_for_halves and request.half_until > self.clock.now:
                 self.clock.sleep(request.half_until - self.clock.now)
             reply = None if request.delivered else self._reply(request)
@@ -154,9 +165,21 @@ class FakeTransport:
     def _take_time(self) -> None:
         """A call of the engine takes its time."""
         if self.schedule.engine_seconds:
-            self._calls += 1
-            random = Random(f"{self.schedule.seed} call {self._calls}")
-            self.clock.sleep(random.uniform(0, self.schedule.engine_seconds))
+            self.clock.sleep(self._seconds_of_call())
+
+    def _take_time_to_pull(self, requests: int) -> None:
+        """A look is a call of the engine for each request, some of them at the same time."""
+        if self.schedule.engine_seconds:
+            seconds = [self._seconds_of_call() for _ in range(requests)]
+            together = self.pulls_together
+            groups = [seconds[i : i + together] for i in range(0, requests, together)]
+            self.clock.sleep(sum(max(group) for group in groups))
+
+    def _seconds_of_call(self) -> float:
+        """How long a call of the engine takes."""
+        self._calls += 1
+        random = Random(f"{self.schedule.seed} call {self._calls}")
+        return random.uniform(0, self.schedule.engine_seconds)
 
     def _push(self, node: int, message: RpcMessage, lifetime: float) -> SentRequest:
         data, operation, seat = encode(message), str(message.header["operation"]), self.seats.get(node)
@@ -216,10 +239,18 @@ class FakeTransport:
         elif seat.queue:
             seat.busy = True
             request = seat.queue.pop(0)
-            seconds = Random(f"{self.schedule.seed} {seat.site} {request.number}").uniform(0.2, 3.0)
+            seconds = self._seconds_of_work(request)
             if request.killed_in(IN_WORK):
                 self.clock.at(self.clock.now + seconds / 2, lambda: self._kill(request))
             self.clock.at(self.clock.now + seconds, lambda: self._work(request))
+
+    def _seconds_of_work(self, request: Request) -> float:
+        """How long a node works at a request."""
+        random = Random(f"{self.schedule.seed} {request.seat.site} {request.number}")
+        longest = self.schedule.slow * self.schedule.deadline
+        if longest and request.operation.startswith(TRAINING):
+            return random.uniform(0.8 * longest, longest)
+        return random.uniform(0.2, 3.0)
 
     def _kill(self, request: Request) -> None:
         """The node is killed in a step of a request."""

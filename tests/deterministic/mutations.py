@@ -187,8 +187,8 @@ def _unsuspected_expired() -> Any:
     """A node is suspected only where nothing at all was heard of its request."""
     suspect = RequestRound._suspect
 
-    def suspected(self: Any, nodes: Any, seconds: float) -> None:
-        suspect(self, self.missed.values(), seconds)
+    def suspected(self: Any, nodes: Any, operation: str, seconds: float) -> None:
+        suspect(self, self.missed.values(), operation, seconds)
 
     return patch.object(RequestRound, "_suspect", suspected)
 

@@ -81,6 +81,24 @@ METHODS: dict[str, dict[str, Any]] = {
     "pacfl": {"p": 1},
     "tests.deterministic.counting:Counting": {},
 }
+# Each round of these has one call of training, and it comes first, also where sites are new.
+TRAINING_FIRST = (
+    "fedavg",
+    "ifca",
+    "fesem",
+    "fedper",
+    "fedrep",
+    "ditto",
+    "apfl",
+    "pfedme",
+    "scaffold",
+    "fedprox",
+    "sattler",
+    "flhc",
+    "fedsim",
+    "flux",
+)
+TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
 WITH_LATE = ("fedavg", "fedprox", "flexcfl", "fedgroup", "hierarchical", "flhc", "cflgp", "flux", "pacfl", "ditto")
 
 
@@ -116,6 +134,7 @@ class Schedule:
     faults: tuple[Fault, ...] = ()
     late: int = 0  # rounds after which a late reply is of no use; 0: at once
     engine_seconds: float = 0.0  # that a call of the engine takes at most
+    slow: float = 0.0  # of the deadline: the longest that a site trains; 0: a few seconds
 
     @property
     def clients(self) -> int:
@@ -128,17 +147,25 @@ class Schedule:
 
     def __str__(self) -> str:
         sites = ", ".join(f"{name} ({clients})" for name, clients in self.sites.items())
-        return "\n".join(
-            [
-                f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, cohorts of "
-                f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
-                f"deadline {self.deadline:.0f} s, quorum {self.quorum:g}, {self.retries} retries, a checkpoint every "
-                f"{self.checkpoint_every} rounds"
-                + f", late replies count for {self.late} rounds" * bool(self.late)
-                + f", calls of the engine take up to {self.engine_seconds:g} s" * bool(self.engine_seconds),
-                *(f"  * {fault}" for fault in self.faults),
-            ]
-        )
+        settings = [
+            f"deadline {self.deadline:.0f} s",
+            f"quorum {self.quorum:g}",
+            f"{self.retries} retries",
+            f"a checkpoint every {self.checkpoint_every} rounds",
+        ]
+        if self.late:
+            settings.append(f"late replies count for {self.late} rounds")
+        if self.engine_seconds:
+            settings.append(f"calls of the engine take up to {self.engine_seconds:g} s")
+        if self.slow:
+            settings.append(f"sites train up to {self.slow * self.deadline:.1f} s")
+        lines = [
+            f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, cohorts of "
+            f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
+            ", ".join(settings),
+            *(f"  * {fault}" for fault in self.faults),
+        ]
+        return "\n".join(lines)
 
 
 def draw(seed: int) -> Schedule:
@@ -168,7 +195,12 @@ def draw(seed: int) -> Schedule:
 
 def draw_kill(seed: int) -> Schedule:
     """The schedule of a seed in which one of four sites is killed in a random step of a request, and nothing else
-    happens: it is back later, or never."""
+    happens: it is back later, or never.
+
+    Sites train for up to six tenths of the deadline, which a first call has time for. Where
+    another call may come before training, they train for up to a tenth: a site that is killed in
+    that call takes two thirds of the round.
+    """
     random = Random(f"kill {seed}")
     sites = {f"site-{i}": random.choice((1, 1, 2, 3)) for i in range(4)}
     killed = random.choice(list(sites))
@@ -181,9 +213,12 @@ def draw_kill(seed: int) -> Schedule:
         length=random.choice((random.uniform(1, 60), random.uniform(60, 300), NEVER)),
         what=random.choice(KILL_STEPS),
     )
+    method = random.choice(list(METHODS))
+    slowest = 0.6 if method in TRAINING_FIRST else 0.1
+    slow = Random(f"slow {seed}").choice((0.0, slowest / 2, slowest))
     return Schedule(
         seed,
-        random.choice(list(METHODS)),
+        method,
         sites,
         rounds=rounds,
         cohort=sum(sites.values()),
@@ -194,6 +229,7 @@ def draw_kill(seed: int) -> Schedule:
         checkpoint_every=random.choice((1, 1, 2)),
         faults=(fault,),
         engine_seconds=random.choice((0.0, 0.1, 0.4)),
+        slow=slow,
     )
 
 

@@ -12,16 +12,29 @@ from tests.deterministic import federation, peer_federation
 from tests.deterministic.federation import Violation
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
 from tests.deterministic.mutations import MUTATIONS
-from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule, draw_kill
+from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule
 
 _POWER = KEPT["a power cut took a finished checkpoint back"]
+_COLD_START = KEPT["a site that was killed in a cold start took the time of the others in every later request"]
 _COUNTING = "tests.deterministic.counting:Counting"
 
 
 def small(*faults: Fault, method: str = "fedavg", retries: int = 0, every: int = 1, wait_for: int = 3) -> Schedule:
     """Five rounds of a few sites."""
     sites = {"site-0": 1, "site-1": 1, "site-2": 1, "site-3": 1}
-    return Schedule(1, method, sites, 5, 4, wait_for, 30.0, 1.0, retries, every, faults)
+    return Schedule(
+        1,
+        method,
+        sites,
+        rounds=5,
+        cohort=4,
+        wait_for=wait_for,
+        deadline=30.0,
+        quorum=1.0,
+        retries=retries,
+        checkpoint_every=every,
+        faults=faults,
+    )
 
 
 _LATE = replace(small(Fault("delay_reply", "site-2", 3, length=25.0)), late=2)
@@ -30,7 +43,13 @@ FOUND_BY: dict[str, Schedule] = {
         5001,
         "fedgroup",
         {"site-0": 1, "site-1": 2, "site-2": 1, "site-3": 1, "site-4": 1},
-        *(4, 6, 3, 20.0, 0.5, 2, 1),
+        rounds=4,
+        cohort=6,
+        wait_for=3,
+        deadline=20.0,
+        quorum=0.5,
+        retries=2,
+        checkpoint_every=1,
     ),
     "a repeated reply ends the server": KEPT["a reply that is delivered twice ended the server"],
     "nothing is forced to disk": _POWER,
@@ -55,7 +74,7 @@ FOUND_BY: dict[str, Schedule] = {
     "a reply that was cut off holds up all others": small(
         Fault("kill_in_step", "site-2", 4, length=NEVER, what=IN_REPLY), every=1
     ),
-    "a node whose request has expired is asked again": draw_kill(24),
+    "a node whose request has expired is asked again": replace(_COLD_START, deadline=45.0),
     "nodes forget their replies": small(
         *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
     ),

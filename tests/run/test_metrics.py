@@ -16,6 +16,7 @@ from fedkin.run.ledger_record import ledger_record
 from fedkin.run.metrics import (
     EvaluationResults,
     accuracy_record,
+    away_record,
     bottom_decile,
     discrepancy_record,
     score,
@@ -121,6 +122,33 @@ def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
     np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
     np.testing.assert_array_equal(result.client_accuracy, [1, 1, 0])
     assert result.partial
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unreachable", "unanswered", "expected"),
+    [
+        (None, 0, 0, {}),
+        (None, 2, 1, {"scored": 9, "scored_of": 12}),
+        ([60, 38], 0, 0, {}),
+        ([60, 38], 2, 0, {"scored": 10, "scored_of": 100}),
+        ([60, 40], 0, 1, {"scored": 9, "scored_of": 100}),
+    ],
+)
+def test_clients_outside_an_evaluation_sample_have_a_cluster(
+    sizes: list[int] | None, unreachable: int, unanswered: int, expected: dict[str, int]
+) -> None:
+    """Ten clients are tested, all that were reached or a sample of them."""
+    ones = np.ones(10, np.int64)
+    result = EvaluationResults(
+        clients=np.arange(10),
+        cluster=np.zeros(10, np.int64),
+        scores=Scores(ones, ones, ones.astype(float)),
+        partial=unreachable + unanswered > 0,
+        sizes=None if sizes is None else np.array(sizes),
+        unreachable=unreachable,
+        unanswered=unanswered,
+    )
+    assert away_record(result) == expected
 
 
 class Aside(State):

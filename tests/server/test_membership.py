@@ -147,6 +147,51 @@ def test_changes_are_reported_with_names_and_reasons() -> None:
     assert seen[-1] == ([], ["a", "b", "berlin"], {}, "")
 
 
+def test_a_site_that_was_mended_is_ready_and_no_longer_refused_while_others_are_waited_for() -> None:
+    """b is refused at first, mended after 10 s, and asked again after two minutes; c comes after 200 s."""
+    transport = MemoryTransport()
+    transport.join(1, fake_node("a"))
+    transport.join(2, refusing("no column age"))
+    transport.clock.at(10.0, lambda: setattr(transport.stations[2], "handle", fake_node("berlin").handle))
+    transport.clock.at(200.0, lambda: transport.join(3, fake_node("c")))
+    membership = membership_of(transport, wait_for=3, start_deadline=1000.0)
+    seen: list[str] = []
+    membership.on_change = lambda: seen.append(f"{membership.waiting} {dict(membership.registry.refusals)}")
+    membership.begin_round(0)
+    assert "waiting for 3 clients: 1 ready, 1 refused {'berlin': 'no column age'}" in seen
+    assert seen[-2:] == ["waiting for 3 clients: 2 ready, 0 refused {}", " {}"]
+    assert first_ids(membership) == {"a": 0, "berlin": 1, "c": 2}
+
+
+def test_a_site_that_is_started_again_while_others_are_waited_for_is_not_refused() -> None:
+    transport = MemoryTransport()
+    transport.join(1, fake_node("a"))
+    transport.clock.at(10.0, lambda: transport.leave(1))
+    transport.clock.at(20.0, lambda: transport.join(2, fake_node("a")))
+    transport.clock.at(50.0, lambda: transport.join(3, fake_node("b")))
+    membership = membership_of(transport, wait_for=2, start_deadline=1000.0)
+    seen: list[dict[str, str]] = []
+    membership.on_change = lambda: seen.append(dict(membership.registry.refusals))
+    membership.begin_round(0)
+    assert seen and not any(seen)
+    np.testing.assert_array_equal(membership.online_clients(), [0, 1])
+    assert membership.registry.rows_by_node(np.array([0]))[0].node_id == 2
+
+
+def test_the_refusal_of_a_node_without_a_name_ends_with_the_node() -> None:
+    """The handshakes of node 9 are lost, so that its name is not known. It is started again under another id."""
+    transport, membership = started("a")
+    transport.join(9, fake_node("b"), crashes=True)
+    for round in range(1, 5):
+        membership.begin_round(round)
+    assert membership.registry.refusals == {"node 9": "the message was lost"}
+    transport.leave(9)
+    transport.join(10, fake_node("b"))
+    for round in range(5, 7):
+        membership.begin_round(round)
+    assert membership.registry.refusals == {} and first_ids(membership) == {"a": 0, "b": 1}
+
+
 def test_who_comes_with_the_name_of_a_member_does_not_take_its_place_among_the_refused() -> None:
     transport = MemoryTransport()
     transport.join(1, fake_node("berlin"))

@@ -52,20 +52,40 @@ def test_a_client_that_still_learns_is_no_outlier_beside_saturated_ones(limit: f
     assert not excluded(NormFilter(limit), 1e-20, 1e-12, 5.0, models=[0, 0, 0], starts=[30.0, 30.0, 30.0])
 
 
-def test_a_hostile_update_beside_saturated_ones_is_excluded() -> None:
-    assert excluded(NormFilter(100), 1e-20, 1e-12, 1e9) == [2]
+@pytest.mark.parametrize("starts", [None, [30.0, 30.0, 30.0]])
+def test_a_hostile_update_beside_saturated_ones_is_excluded_in_every_call(starts: list[float] | None) -> None:
+    """The excluded norm does not become the typical one: three clients sent an update."""
+    norm_filter = NormFilter(100)
+    for _ in range(4):
+        assert excluded(norm_filter, 1e-20, 1e-12, 1e9, models=[0, 0, 0], starts=starts) == [2]
     assert excluded(NormFilter(100), 1e-20, 1e-12, 5.0, 1e9) == [3]
-    assert excluded(NormFilter(100), 1e-20, 1e-12, 1e9, models=[0, 0, 0], starts=[30.0, 30.0, 30.0]) == [2]
 
 
-def test_no_typical_norm_is_below_a_tenth_of_the_model() -> None:
-    """Medians of 1e-3 would exclude a norm of 5 with a limit of 100. The model has a norm of 20: 2 is typical, and 200
-    is the limit."""
-    norms, starts = (1e-3, 1e-3, 1e-3, 5.0), [20.0] * 4
+def test_no_update_as_long_as_its_model_is_excluded() -> None:
+    """Medians of 1e-3 would exclude a norm of 5 with a limit of 100. The model has a norm of 20: that is the limit."""
+    norms = (1e-3, 1e-3, 1e-3, 5.0)
+    starts = [20.0] * 4
     assert excluded(NormFilter(100), *norms) == [3]
     assert not excluded(NormFilter(100), *norms, models=[0] * 4, starts=starts)
-    np.testing.assert_allclose(NormFilter(100).limits(np.array(norms), np.zeros(4, int), np.array(starts)), 200.0)
-    assert excluded(NormFilter(100), 1e-3, 1e-3, 1e-3, 201.0, models=[0] * 4, starts=starts) == [3]
+    limits = NormFilter(100).limits(np.array(norms), np.zeros(4, int), np.array(starts))
+    np.testing.assert_allclose(limits, 20.0)
+    assert not excluded(NormFilter(100), 1e-3, 1e-3, 1e-3, 20.0, models=[0] * 4, starts=starts)
+    assert excluded(NormFilter(100), 1e-3, 1e-3, 1e-3, 20.1, models=[0] * 4, starts=starts) == [3]
+
+
+def test_one_hostile_site_of_five_makes_the_model_at_most_a_fifth_longer_in_a_round() -> None:
+    """Four sites whose models fit send short updates; the fifth sends the longest that is not excluded, along the
+    model. The mean of the five updates is a fifth of it, and the model's norm goes 5, 6, 7.2, ..."""
+    norm_filter = NormFilter(100)
+    model = 5.0
+    for _ in range(4):
+        small = np.full(4, 1e-3)
+        models = np.zeros(5, int)
+        starts = np.full(5, model)
+        longest = float(norm_filter.limits(np.append(small, model), models, starts)[4])
+        assert not excluded(norm_filter, *small, longest, models=models, starts=starts)
+        model += longest / 5
+    np.testing.assert_allclose(model, 5.0 * 1.2**4)
 
 
 def test_from_a_model_of_zeros_the_median_counts() -> None:
@@ -102,9 +122,35 @@ def test_a_hostile_client_alone_in_its_cluster_is_excluded_in_every_round() -> N
         assert excluded(norm_filter, 1.0, 2.0, 3.0, 1e9, models=[0, 0, 0, 1], starts=[7.0] * 4) == [3]
 
 
-def test_norms_that_an_earlier_version_kept_for_all_models_count_for_each() -> None:
-    norm_filter = NormFilter(10, {"five epochs": 1.0}, "five epochs")
-    assert excluded(norm_filter, 11.0, 5.0, models=[0, 1]) == [0]
+@pytest.mark.parametrize("honest", [(1.0,), ()])
+def test_a_hostile_client_cannot_drive_the_typical_norm_of_its_model_up(honest: tuple[float, ...]) -> None:
+    """Model 0 has four honest clients with norms of 1. Model 1 has the hostile one, beside an honest one or alone: its
+    limit is 100 in every round, however close to it the hostile update was."""
+    norm_filter = NormFilter(100)
+    own = (*honest, 99.0)
+    models = [0] * 4 + [1] * len(own)
+    place = 3 + len(own)
+    for _ in range(5):
+        assert not excluded(norm_filter, 1.0, 1.0, 1.0, 1.0, *own, models=models)
+        assert norm_filter.typical[" model 1"] == 1.0
+        too_long = (*honest, 101.0)
+        assert excluded(norm_filter, 1.0, 1.0, 1.0, 1.0, *too_long, models=models) == [place]
+
+
+def test_of_two_clients_the_hostile_one_cannot_drive_the_typical_norm_up() -> None:
+    norm_filter = NormFilter(100)
+    for _ in range(5):
+        assert not excluded(norm_filter, 1.0, 99.0)
+        assert excluded(norm_filter, 1.0, 101.0) == [1]
+
+
+def test_the_typical_norm_of_few_clients_follows_shorter_updates() -> None:
+    """Updates get shorter as a model converges."""
+    norm_filter = NormFilter(10)
+    excluded(norm_filter, 8.0, 9.0)
+    assert norm_filter.typical == {"": 8.0}
+    excluded(norm_filter, 1.0, 2.0)
+    assert norm_filter.typical == {"": 1.5}
 
 
 def test_a_call_without_updates() -> None:

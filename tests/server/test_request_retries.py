@@ -33,8 +33,11 @@ def started(nodes: int = 4, **settings: Any) -> tuple[MemoryTransport, RequestRo
     return transport, requests
 
 
-def ask(requests: RequestRound, nodes: Any = (1, 2, 3, 4), round: int = 1) -> dict[int, Reply]:
-    return requests.send({node: REQUEST for node in nodes}, round)
+def ask(
+    requests: RequestRound, nodes: Any = (1, 2, 3, 4), round: int = 1, operation: str = "train"
+) -> dict[int, Reply]:
+    request = RpcMessage({**REQUEST.header, "operation": operation}, REQUEST.arrays)
+    return requests.send({node: request for node in nodes}, round)
 
 
 def who(replies: dict[int, Reply]) -> dict[int, Any]:
@@ -80,6 +83,51 @@ def test_a_call_leaves_a_third_of_the_time_of_a_round() -> None:
     transport.stations[2].delay = np.inf
     assert 2 not in ask(requests, (1, 2, 4))
     assert 80 <= transport.clock.now <= 80 + 2 * POLL
+
+
+def test_a_killed_slow_node_leaves_the_others_a_third_of_the_round() -> None:
+    """All train for 65 s of 120 s, which is more than half. One is killed in the second round: training ends after
+    80 s, and the others have 26 s for the evaluation."""
+    transport, requests = started(deadline=120.0)
+    for station in transport.stations.values():
+        station.delay = 65.0
+    assert set(ask(requests)) == {1, 2, 3, 4}
+    requests.begin_round()
+    began = transport.clock.now
+    transport.stations[2].delay = np.inf
+    assert set(ask(requests, round=2)) == {1, 3, 4}
+    assert 80 <= transport.clock.now - began <= 80 + POLL
+    for station in transport.stations.values():
+        station.delay = 26.0
+    assert set(ask(requests, (1, 3, 4), round=2, operation="evaluate")) == {1, 3, 4}
+
+
+def test_a_node_that_is_killed_in_a_short_request_is_suspected_however_long_it_trains() -> None:
+    """Training takes 65 s of 120 s, and the evaluation ends after two thirds of the other 55 s. That is less than the
+    node trains, and much more than it needs to evaluate. Asked again, it would take the time of the others again."""
+    transport, requests = started(deadline=120.0)
+    for seconds, operation in ((65.0, "train"), (2.0, "evaluate")):
+        for station in transport.stations.values():
+            station.delay = seconds
+        assert set(ask(requests, operation=operation)) == {1, 2, 3, 4}
+    requests.begin_round()
+    for station in transport.stations.values():
+        station.delay = 65.0
+    ask(requests, round=2)
+    for station in transport.stations.values():
+        station.delay = 2.0
+    transport.stations[2].delay = np.inf
+    assert set(ask(requests, round=2, operation="evaluate")) == {1, 3, 4}
+    assert set(requests.suspects) == {2}
+
+
+def test_a_node_that_had_less_time_than_it_lately_needed_is_not_suspected() -> None:
+    """It trains for 50 s of 90 s, and the second call of a round of the same operation ends after 26 s."""
+    transport, requests = started(deadline=90.0)
+    transport.stations[2].delay = 50.0
+    assert 2 in ask(requests)
+    assert 2 not in ask(requests)
+    assert not requests.suspects
 
 
 def test_a_new_round_has_its_own_deadline() -> None:

@@ -142,7 +142,7 @@ def test_looks_for_messages_are_rare_where_none_come() -> None:
 
 
 def test_flowers_names_are_as_they_were() -> None:
-    """Flower is pinned; where the pin moves, this shows what has to be looked at."""
+    """Flower is limited to releases that were tested; where another is allowed, this shows what to look at."""
     names = [*inspect.signature(http_request_response).parameters]
     assert names[:4] == ["server_address", "insecure", "root_certificates", "authentication_keys"]
     pulled = inspect.signature(pull_and_inflate_object_from_tree).parameters
