@@ -51,8 +51,15 @@ def init_command(
         from fedkin.server.deploy.compose import container_user
         from fedkin.server.deploy.init import init
 
-        options = {"host": host, "port": port, "secure": not insecure, "settings": settings or [], "compose": compose}
-        deployment = init(folder, clients, **options)
+        deployment = init(
+            folder,
+            clients,
+            host=host,
+            port=port,
+            secure=not insecure,
+            settings=settings or [],
+            compose=compose,
+        )
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
         typer.echo(f"# {len(deployment.sites)} sites in {folder} ({new}), the server at {deployment.address}")
         if compose:
@@ -87,7 +94,8 @@ def check_command(
 
 
 _DIR = "The folder of a deployment, or that of a site."
-_SERVER, _SITE = "The server only.", "This site only."
+_SERVER = "The server only."
+_SITE = "This site only."
 
 
 @deploy_app.command("up")

@@ -20,7 +20,7 @@ def deployment_page(folder: Path) -> LivePage:
     from fedkin.config.server import load_server
     from fedkin.reporting.html.live import DeploymentLines, LivePage
     from fedkin.server.deploy import deployment_folder as files
-    from fedkin.server.deploy.status import RUN, log_lines, reason_line, status
+    from fedkin.server.deploy.status import RUN, UP, log_lines, reason_line, status
 
     def lines() -> DeploymentLines:
         found = status(folder)
@@ -28,6 +28,7 @@ def deployment_page(folder: Path) -> LivePage:
             parts=[(line.name, line.state, line.detail) for line in found],
             log=list(log_lines(folder, [RUN], 400, follow=False)),
             problems=[reason_line(line) for line in found if line.reason],
+            run_is_up=any(line.name == RUN and line.state == UP for line in found),
         )
 
     return LivePage(Path(load_server(folder / files.SERVER).federation.folder), lines)

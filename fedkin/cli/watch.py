@@ -10,7 +10,8 @@ import typer
 from fedkin.cli.common import error_exit
 from fedkin.cli.live_pages import deployment_page, serve
 
-HOST, PORT = "Where to serve the page.", "Likewise; 0 for any that is free."
+HOST = "The address at which the page is served."
+PORT = "The port at which the page is served; 0 for any that is free."
 
 
 def watch_command(

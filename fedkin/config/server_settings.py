@@ -19,7 +19,7 @@ class ServerSettings:
     capacity: Positive = 16  # N, the most clients that there can ever be: ids are 0 .. N-1, in the order of appearance
     wait_for: Positive = 1  # clients that must be online before the first round
     deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
-    start_deadline: Seconds | None = None  # for the first clients to come; None: as deadline
+    start_deadline: Seconds | None = None  # for the first clients, from the first one online; None: as deadline
     quorum: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of nodes; once they replied, the others get as long again
     retries: NotNegative = 1  # of a message that was lost
     norm_limit: Annotated[float, Field(gt=1)] = 100.0  # an update so many times longer than usual is excluded

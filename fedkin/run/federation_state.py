@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedkin.core.errors import StorageError
+from fedkin.core.storage import storage_errors, write_atomic
+
 _log = logging.getLogger("fedkin")
 SITE_STATE = ".site.json"  # in the folder of a site
+NOT_STARTED = "fedkin deploy up has started nothing: "  # begins the text of failed checks
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class FederationState:
         failing: why the last request to each of these sites failed, by name; they take part.
         waiting: what the server waits for; empty where it does not wait.
         error: why the server has ended, or the site cannot take part; empty otherwise.
+        nodes: id of the program with which each accepted site was last met, by name.
+        failed_checks: why ``fedkin deploy up`` has started nothing, by part.
     """
 
     accepted: tuple[str, ...] = ()
@@ -37,13 +42,23 @@ class FederationState:
     failing: Mapping[str, str] = field(default_factory=dict)
     waiting: str = ""
     error: str = ""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    failed_checks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def end(self) -> str:
+        """Why there is no run: the server's error, or the checks that have failed."""
+        if self.error or not self.failed_checks:
+            return self.error
+        reasons = "; ".join(f"{part}: {reason}" for part, reason in self.failed_checks.items())
+        return f"{NOT_STARTED}{reasons}"
 
     def lines(self) -> list[str]:
         """A line about each refusal and failure, and about the end of the server."""
         lines = [f"{name} is refused: {reason}" for name, reason in self.refused.items()]
         lines += [f"{name} has failed: {reason}" for name, reason in self.failing.items()]
-        if self.error:
-            lines.append(f"error: {self.error}")
+        if self.end:
+            lines.append(f"error: {self.end}")
         return lines
 
 
@@ -63,6 +78,8 @@ def read_state(path: Path) -> FederationState:
             failing=_texts(values["failing"]),
             waiting=str(values["waiting"]),
             error=str(values["error"]),
+            nodes={str(name): int(node) for name, node in values["nodes"].items()},
+            failed_checks=_texts(values["failed_checks"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return FederationState()
@@ -70,14 +87,12 @@ def read_state(path: Path) -> FederationState:
 
 def write_state(path: Path, state: FederationState) -> None:
     """Put a state into its file. A file that cannot be written is a warning."""
-    part = path.with_name(f"{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        reason = error.strerror
-        _log.warning("%s cannot be written (%s): status does not show refused sites", path, reason)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(asdict(state), indent=1))
+    except StorageError as error:
+        _log.warning("%s: fedkin deploy status does not show refused sites", error)
 
 
 def remove_state(path: Path) -> None:

@@ -12,7 +12,7 @@ clients.parquet       one row per client, after the last round
 summary.json          the numbers of the closing table
 SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
 figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by ``fk.draw``)
-topology, membership  (likewise) trust graph, where clients are peers; shares of clusters, where membership is soft
+topology, membership  (by the same) trust graph, where clients are peers; shares of clusters, where membership is soft
 against/NAME/         the same for every method that was run beside this one
 """
 

@@ -107,9 +107,14 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until so many clients are online; after ``patience`` seconds one is enough.
 
+        The deadline of the first round begins when the first node is online: until then its key may
+        have to be registered.
+
         Raises ConfigError where too few come for the first round, or all nodes are refused.
         """
         start = reminded = self.request_round.clock()
+        deadline_start = start
+        came = False  # whether a node was online
         _log.info("waiting for %d client%s", clients, "s" * (clients > 1))
         self._online = self.request_round.online_nodes()
         while not self._meet(round, clients):
@@ -120,8 +125,11 @@ class Membership:
                 _log.warning("%d clients have not come in %.0f s; going on with those that have", clients, now - start)
                 clients = 1
                 continue
-            if self._waits_in_vain(now - start):
-                raise ConfigError(self._too_few(clients, now - start))
+            if not self._started and not came:
+                came = bool(self._online)
+                deadline_start = now
+            if self._waits_in_vain(now - deadline_start):
+                raise ConfigError(self._too_few(clients, now - deadline_start))
             if now - reminded > _REMINDER:
                 reminded = now
                 _log.warning("since %.0f s %s", now - start, self.waiting)

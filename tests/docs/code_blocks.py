@@ -55,7 +55,7 @@ CHECKED_ONLY = {
     ("deploy.md", "fedkin report run"): "the run of the commands before it, which are for several processes",
     ("peers.md", "fedkin peer --config"): "eight processes that go on until they are stopped",
     ("many-machines.md", "fedkin run study.toml run.engine=ray:"): "it needs a cluster that is up",
-    ("hospital/README.md", "fedkin"): "tests/process/test_examples.py runs the page",
+    ("hospital/README.md", "fedkin"): "tests/process/test_examples.py runs its short form",
 }
 # Files of other pages that a page uses: the page, the file, and the page that shows it.
 GIVEN = {

@@ -124,6 +124,8 @@ def test_the_hospitals(checkout: Path) -> None:
     assert "site-4 joins" in said
     assert re.search(r"^flexcfl: accuracy 0\.\d+, worst hospital 0\.\d+, clusters of \[", said, re.MULTILINE)
     assert re.search(r"^fedavg: accuracy 0\.\d+", said, re.MULTILINE)
+    run(checkout, "fedkin report runs/one-round/run")
+    assert (checkout / "runs/one-round/run/report.html").is_file()
     check_clean(checkout)
 
 

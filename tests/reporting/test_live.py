@@ -71,6 +71,10 @@ def test_refused_sites_and_the_end_of_a_server_are_shown(tmp_path: Path) -> None
     write_state(server_state_file(page.folder), state)
     status = page.status()
     assert status["problems"] == ["site-2 is refused: no column age"] and state.waiting in status["state"]
+    killed = LivePage(page.folder, lambda: DeploymentLines([], [], run_is_up=False))
+    assert state.waiting not in killed.status()["state"]
+    write_state(server_state_file(page.folder), FederationState(failed_checks={"site-2": "no data"}))
+    assert "was not started" in page.status()["state"] and "error" not in page.status()["state"]
     write_state(server_state_file(page.folder), replace(state, waiting="", error="too few"))
     status = page.status()
     assert status["problems"][1] == "error: too few" and "has ended by an error" in status["state"]

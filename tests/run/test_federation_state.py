@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedkin.core import storage
 from fedkin.run.federation_state import FederationState, read_state, remove_state, server_state_file, write_state
 
 STATE = FederationState(
@@ -16,6 +17,8 @@ STATE = FederationState(
     failing={"site-0": "round 3: no reply"},
     waiting="waiting for 2 clients",
     error="too few clients",
+    nodes={"site-0": 7},
+    failed_checks={"site-3": "no data"},
 )
 
 
@@ -42,8 +45,31 @@ def test_each_refusal_failure_and_error_has_a_line() -> None:
     ]
 
 
+def test_checks_that_have_failed_are_the_end_of_no_run() -> None:
+    state = FederationState(failed_checks={"server": "port 0", "site-3": "no data"})
+    assert state.end == "fedkin deploy up has started nothing: server: port 0; site-3: no data"
+    assert STATE.end == "too few clients" and FederationState().end == ""
+
+
+def test_a_state_is_forced_to_disk_under_a_hidden_name_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that fails half-way leaves the former state, and is a warning."""
+    path = tmp_path / "state.json"
+    write_state(path, STATE)
+    synced: list[Path] = []
+
+    class Failing(storage.FileSystem):
+        def sync(self, path: Path) -> None:
+            synced.append(path)
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "file_system", Failing())
+    write_state(path, FederationState())
+    assert read_state(path) == STATE
+    assert synced == [tmp_path / ".state.json.part"] and not synced[0].exists()
+
+
 def test_a_state_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "fedkin"):
         write_state(tmp_path / "file/state", STATE)
-    assert str(tmp_path / "file/state") in caplog.text and "cannot be written" in caplog.text
+    assert str(tmp_path / "file/state") in caplog.text and "does not show refused sites" in caplog.text

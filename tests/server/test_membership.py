@@ -102,9 +102,26 @@ def test_a_run_for_which_too_few_come_ends_after_its_deadline() -> None:
 
 def test_without_a_start_deadline_it_is_the_deadline_of_a_round() -> None:
     transport = MemoryTransport()
+    transport.join(1, refusing("no column age"))
     with pytest.raises(ConfigError, match="0 of 1 clients are ready after 70 s"):
         membership_of(transport, wait_for=1, deadline=70.0).begin_round(0)
     assert 70 <= transport.clock.now <= 71
+
+
+def test_the_start_deadline_begins_with_the_first_node_that_is_online() -> None:
+    """Keys are registered while the server waits: for an hour no node is online."""
+    transport = MemoryTransport()
+    transport.clock.at(3600.0, lambda: transport.join(1, fake_node("a")))
+    transport.clock.at(3640.0, lambda: transport.join(2, fake_node("b")))
+    membership = membership_of(transport, wait_for=2, start_deadline=50.0)
+    membership.begin_round(0)
+    assert first_ids(membership) == {"a": 0, "b": 1}
+
+    late = MemoryTransport()
+    late.clock.at(3600.0, lambda: late.join(1, fake_node("a")))
+    with pytest.raises(ConfigError, match="1 of 2 clients are ready after 50 s"):
+        membership_of(late, wait_for=2, start_deadline=50.0).begin_round(0)
+    assert 3650 <= late.clock.now <= 3651
 
 
 def test_a_later_round_ends_where_all_are_refused_and_waits_for_who_is_away() -> None:

@@ -27,12 +27,14 @@ class DeploymentLines(NamedTuple):
     Attributes:
         parts: its programs on this machine: name, state, detail.
         log: the last lines of its server.
-        problems: a line for each site that is refused, and for a run that has ended by an error.
+        problems: a line for each site that is refused or has failed, and for a run that is not there.
+        run_is_up: whether the run's process is there; a server that was killed still says that it waits.
     """
 
     parts: list[tuple[str, str, str]]
     log: list[str]
     problems: Sequence[str] = ()
+    run_is_up: bool = True
 
 
 def no_deployment() -> DeploymentLines:
@@ -58,21 +60,25 @@ class LivePage:
 
     def status(self) -> dict[str, Any]:
         """What the page shows above the report, as plain JSON."""
-        parts, log, problems = self.deployment()
+        deployment = self.deployment()
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
         rows = [_row(folder) for folder in folders]
         finished = bool(folders) and all((folder / run_folder.SUMMARY).exists() for folder in folders)
         state = "finished" if finished else "goes on" if folders else "has not begun"
-        if server.error or server.waiting:
-            state = "has ended by an error" if server.error else f"{state}, {server.waiting}"
+        if server.error:
+            state = "has ended by an error"
+        elif server.failed_checks:
+            state = "was not started"
+        elif server.waiting and deployment.run_is_up:
+            state = f"{state}, {server.waiting}"
         return {
             "title": self.folder.name or str(self.folder),
             "state": f"{self.folder}: {state}; as of {time.strftime('%H:%M:%S')}",
             "runs": [row for row in rows if row],
-            "parts": [list(part) for part in parts],
-            "problems": list(problems or server.lines()),
-            "log": log[-_LOG_LINES:],
+            "parts": [list(part) for part in deployment.parts],
+            "problems": list(deployment.problems or server.lines()),
+            "log": deployment.log[-_LOG_LINES:],
             "version": self._shown_version(),
         }
 

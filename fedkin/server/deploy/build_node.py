@@ -114,8 +114,11 @@ def _check_columns(place: str, actual: tuple[str, ...] | None, expected: tuple[s
         return
     missing = [name for name in expected if name not in actual]
     others = [name for name in actual if name not in expected]
-    found = [f"it has no column {listed(missing)}"] * bool(missing)
-    found += [f"[samples] does not name its column {listed(others)}"] * bool(others)
+    found = []
+    if missing:
+        found.append(f"it has no column {listed(missing)}")
+    if others:
+        found.append(f"[samples] does not name its column {listed(others)}")
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
         f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them with data.features of "

@@ -144,6 +144,7 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
         results += [] if model.mark == "✗" else [run_check("data", lambda: _data(config))]
         results += [] if server is None else [run_check("agreement", lambda: _agree(config, server))]
         results.append(_writable("state folder", Path(config.site.folder)))
+    results.append(check_place(folder))
     secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
     results += check_site_keys(folder) if secure else [doubtful("keys", _NO_KEYS)]
     return [*results, run_check("server", lambda: _reachable_server(folder, secure))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from fedkin.config.server import load_server
@@ -11,6 +12,7 @@ from fedkin.core.storage import append_line
 from fedkin.run.federation_state import (
     SITE_STATE,
     FederationState,
+    read_state,
     remove_state,
     server_state_file,
     write_state,
@@ -18,6 +20,7 @@ from fedkin.run.federation_state import (
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check import Table, check_server, check_shared_sites, check_site, needs_torch, versions
 from fedkin.server.deploy.check_result import CheckResult
+from fedkin.server.deploy.processes import Part
 from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of
 from fedkin.server.deploy.start_parts import Missing
@@ -45,7 +48,9 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 def _table(selection: Selection, missing: Missing) -> Table:
     """The checks of the parts that are to be started."""
     starts_server = missing.superlink or missing.run
-    folders = [selection.folder] * starts_server + [part.folder for part in missing.sites]
+    folders = [part.folder for part in missing.sites]
+    if starts_server:
+        folders.insert(0, selection.folder)
     table: Table = {"this machine": versions(needs_torch(folders))}
     if starts_server:
         table[_SERVER] = check_server(selection.folder)
@@ -71,25 +76,48 @@ def _reason(result: CheckResult) -> str:
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Keep the refusals for status and logs, and remove those of an earlier start."""
+    """Keep the refusals for status and logs, and remove those of an earlier start.
+
+    Args:
+        selection: the selected parts.
+        missing: those to start.
+        refused: the failed checks, by part.
+    """
     for part in missing.sites:
         reason = refused.get(part.name, "")
         _keep_one(part.folder / SITE_STATE, FederationState(error=reason))
         if reason:
             _log_refusal(part.log, reason)
-    if not missing.run:
+    if not selection.holds_server:
         return
-    sites = {name_of(path): refused[name] for name, path in selection.sites.items() if name in refused}
-    error = refused.get(_SERVER, "")
-    if refused:
-        error = error or "fedkin deploy up has started nothing, as its checks of sites have failed"
+    if missing.run and refused:
         reasons = "; ".join(f"{where}: {reason}" for where, reason in refused.items())
         _log_refusal(selection.folder / files.SERVER_LOG, reasons)
     try:
         run_folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
     except FedkinError:  # it is among the refusals, and names no folder
         return
-    _keep_one(server_state_file(run_folder), FederationState(refused=sites, error=error))
+    path = server_state_file(run_folder)
+    if missing.run:
+        sites = {name_of(site): refused[name] for name, site in selection.sites.items() if name in refused}
+        _keep_one(path, FederationState(refused=sites, failed_checks=refused))
+    else:
+        _forget_mended(path, [part for part in missing.sites if part.name not in refused])
+
+
+def _forget_mended(path: Path, mended: list[Part]) -> None:
+    """Remove the failed checks of sites that are started without the run from the server's file."""
+    state = read_state(path)
+    if not state.failed_checks:
+        return
+    names = {name_of(part.folder) for part in mended}
+    parts = {part.name for part in mended}
+    left = replace(
+        state,
+        refused={name: reason for name, reason in state.refused.items() if name not in names},
+        failed_checks={part: reason for part, reason in state.failed_checks.items() if part not in parts},
+    )
+    _keep_one(path, left)
 
 
 def _keep_one(path: Path, state: FederationState) -> None:

@@ -40,6 +40,7 @@ _SECURITY = {
     "init": True,
     "restart": "unless-stopped",
 }
+_SITE_FILES = (files.CLIENT, files.ENVIRONMENT, files.SITE_CA, files.NODE_KEY, files.NODE_PUBLIC)
 # Sections of server.toml, and the extras that they need.
 _EXTRAS = {"privacy": "privacy", "secret": "secret"}
 
@@ -51,7 +52,8 @@ def write_containers(
     server: Mapping[str, Mapping[str, Any]],
     wheel: bytes,
 ) -> None:
-    """Write the compose file and all that it needs. Files of root are given to an ordinary user.
+    """Write the compose file and all that it needs. What ``init`` has written as root is given to an
+    ordinary user.
 
     Args:
         folder: of the deployment.
@@ -70,7 +72,7 @@ def write_containers(
     write_atomic(folder / FLOWER, _flower_config(address))
     write_atomic(folder / COMPOSE, compose_text(address, sites))
     if os.getuid() == 0:
-        _give_away(folder)
+        _give_away(folder, sites)
 
 
 def container_user() -> tuple[int, int]:
@@ -180,10 +182,23 @@ def _mount(path: str) -> str:
     return f"./{path}:{INSIDE}/{path}"
 
 
-def _give_away(folder: Path) -> None:
-    """Give the files of root in a folder to the user of the containers; links are not followed."""
-    for path in (folder, *folder.rglob("*")):
-        if path.lstat().st_uid == 0:
+def _give_away(folder: Path, sites: list[str]) -> None:
+    """Give those files of root that ``init`` writes to the user of the containers; links are not followed.
+
+    Args:
+        folder: of the deployment, in which there may be files of others.
+        sites: names of their folders.
+    """
+    written = [
+        *(files.APP, files.FLOWER, files.SERVER, files.ENVIRONMENT, files.COMMANDS),
+        *(files.CA, files.CA_KEY, files.CERTIFICATE, files.SERVER_KEY),
+        *(COMPOSE, DOCKERFILE, DOCKERFILE.parent / wheel_name(), FLOWER),
+        *(f"{name}/{file}" for name in sites for file in _SITE_FILES),
+    ]
+    paths = [folder / name for name in written]
+    folders = [parent for path in paths for parent in path.parents if parent == folder or folder in parent.parents]
+    for path in dict.fromkeys([*folders, *paths]):
+        if os.path.lexists(path) and path.lstat().st_uid == 0:
             os.chown(path, USER, USER, follow_symlinks=False)
 
 

@@ -57,7 +57,12 @@ class Address:
     @property
     def bind_host(self) -> str:
         """The host that the SuperLink binds: every interface unless the address is of this machine alone."""
-        return self.host if self.host == "localhost" or self.host.startswith("127.") else "0.0.0.0"
+        return self.host if self.is_loopback else "0.0.0.0"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the address is of this machine alone."""
+        return self.host == "localhost" or self.host.startswith("127.")
 
     @classmethod
     def parse(cls, text: str, secure: bool, where: str) -> Address:
@@ -156,6 +161,17 @@ def commands(folder: Path, address: Address, sites: list[str]) -> str:
         "Stop all programs of this shell": ["kill $(jobs -p)"],
     }
     return "\n\n".join("\n".join([f"# {title}", *lines]) for title, lines in parts.items()) + "\n"
+
+
+def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
+    """Content of ``COMMANDS.md``: the commands that start all programs.
+
+    Args:
+        folder: of the deployment.
+        address: of the SuperLink.
+        sites: names of their folders.
+    """
+    return f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{commands(folder, address, sites)}```\n"
 
 
 _SOURCE = f"set -a && . ./{ENVIRONMENT} && set +a"

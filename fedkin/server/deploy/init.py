@@ -15,6 +15,7 @@ from fedkin.config.loader import parse_override, read_toml
 from fedkin.config.registry import resolve
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import CLIENT, SERVER, load_client, load_server
+from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.deploy import deployment_folder as files
@@ -84,6 +85,8 @@ def init(
     if compose and host is None and not (folder / files.FLOWER).exists():
         host = HOST
     address = _address(folder, host, port, secure)
+    if compose:
+        _refuse_loopback(folder, address)
     names = [f"site-{k}" for k in range(clients)]
     _check_ports(clients, address)
     if secure:
@@ -101,8 +104,7 @@ def init(
             if name in new and secure:
                 keys.create_site_keys(folder / name, folder / files.CA)
         deployed = Deployment(folder, address, sorted({*existing, *names}, key=lambda name: (len(name), name)), new)
-        text = f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{deployed.commands()}```\n"
-        write_atomic(folder / files.COMMANDS, text)
+        write_atomic(folder / files.COMMANDS, files.commands_page(folder, address, deployed.sites))
         if compose:
             write_containers(folder=folder, address=address, sites=deployed.sites, server=server, wheel=wheel)
     return deployed
@@ -127,6 +129,19 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
             f"change SUPERLINK in each site's {files.ENVIRONMENT}"
         )
     return address
+
+
+def _refuse_loopback(folder: Path, address: Address) -> None:
+    """Raises ConfigError where containers cannot reach the server: the loopback of each is another."""
+    if not address.is_loopback:
+        return
+    exists = (folder / files.FLOWER).exists()
+    place = folder.absolute().with_name(f"{folder.absolute().name}-containers") if exists else folder
+    raise ConfigError(
+        f"--compose: the server of {folder} is at {address}, which no site's container reaches; make "
+        f"a deployment without --host, in a folder where there is none: "
+        f"{shell_command('fedkin', 'deploy', 'init', place, '--compose')}"
+    )
 
 
 def _check_ports(clients: int, address: Address) -> None:

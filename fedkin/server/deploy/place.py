@@ -1,20 +1,24 @@
 """Whether a deployment is a copy of another one, or was moved: its files name their folder.
 
 A copy has the keys, the port and the sites of the original, and its files name the original's
-folder. So it is refused. A folder that was moved gets its new path written into its files.
+folder. So it is refused. A folder that was moved gets its new path written into its files. It counts as
+moved, too, where a new deployment is at its former place: that one has other keys.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
 from fedkin.config.loader import read_toml
+from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed
+from fedkin.server.deploy.selection import select
 
 NAME = "folder"  # of the check
 _COMPOSE = "compose.yaml"
@@ -45,7 +49,7 @@ def original_of(folder: Path) -> Path | None:
     """
     for place in (folder, folder.absolute().parent):
         recorded = recorded_folder(place)
-        if recorded is not None and not _same(recorded, place) and (recorded / files.SERVER).exists():
+        if recorded is not None and _is_copy(place, recorded):
             return recorded
     return None
 
@@ -53,7 +57,7 @@ def original_of(folder: Path) -> Path | None:
 def moved_from(folder: Path) -> Path | None:
     """The folder from which a deployment was moved here; None where it was not moved."""
     recorded = recorded_folder(folder)
-    if recorded is None or _same(recorded, folder) or (recorded / files.SERVER).exists():
+    if recorded is None or _same(recorded, folder) or _is_copy(folder, recorded):
         return None
     return recorded
 
@@ -78,8 +82,8 @@ def copy_message(folder: Path, original: Path) -> str:
     return (
         f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that nothing is "
         f"started. Start the original ({start}), or make a new deployment ({new}) and copy server.toml "
-        "and the sites' data into it; if the copy is to take the original's place, remove "
-        f"{original / files.SERVER}"
+        "and the sites' data into it; if the copy is to take the original's place, move the original "
+        f"away first ({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
     )
 
 
@@ -106,7 +110,7 @@ def settle(folder: Path) -> Path | None:
     present = folder.absolute()
     for path in (folder / name for name in (files.APP, files.FLOWER, _COMPOSE)):
         _replace(path, str(former), str(present))
-    _replace(folder / files.COMMANDS, shlex.quote(str(former)), shlex.quote(str(present)))
+    write_atomic(folder / files.COMMANDS, _commands(folder))
     if moved_from(folder) is not None:
         raise ConfigError(
             f"{folder / files.APP}: the folder was moved from {former}; write "
@@ -116,9 +120,36 @@ def settle(folder: Path) -> Path | None:
 
 
 def _replace(path: Path, former: str, present: str) -> None:
-    """Replace a text in a file, if there is one."""
-    if path.exists():
-        write_atomic(path, path.read_text(encoding="utf-8").replace(former, present))
+    """Replace a folder in the quoted paths of a file, if there is one. Other text may begin with its name."""
+    if not path.exists():
+        return
+    pattern = rf"""(?<=["']){re.escape(former)}(?=[/"'])"""
+    text = re.sub(pattern, lambda match: present, path.read_text(encoding="utf-8"))
+    write_atomic(path, text)
+
+
+def _commands(folder: Path) -> str:
+    """Content of ``COMMANDS.md``, as ``fedkin deploy init`` writes it."""
+    address = files.read_address(folder / files.FLOWER)
+    return files.commands_page(folder, address, [*select(folder).sites])
+
+
+def _is_copy(folder: Path, original: Path) -> bool:
+    """Whether a deployment was copied from another folder, in which its original still is.
+
+    Both have one authority then. Without keys they have the same settings, of the server or of a site.
+    """
+    if _same(folder, original) or not (original / files.SERVER).exists():
+        return False
+    if (folder / files.CA).exists() or (original / files.CA).exists():
+        return _same_content(folder / files.CA, original / files.CA)
+    settings = [files.SERVER, *(f"{path.parent.name}/{files.CLIENT}" for path in folder.glob(f"*/{files.CLIENT}"))]
+    return any(_same_content(folder / name, original / name) for name in settings)
+
+
+def _same_content(one: Path, other: Path) -> bool:
+    """Whether two files are there and have the same content."""
+    return one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes()
 
 
 def _same(one: Path, other: Path) -> bool:

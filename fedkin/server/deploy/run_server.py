@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedkin import __version__
 from fedkin.config import own_methods, registry
 from fedkin.config.option_registry import make_option
@@ -64,10 +66,14 @@ def serve(
     with run_lock(folder):
         state = StateWriter(folder)
         try:
-            return _serve(config, RequestRound(transport, config.federation, clock, sleep), state)
+            run = _serve(config, RequestRound(transport, config.federation, clock, sleep), state)
+            state.finish()
+            return run
         except Exception as error:
             state.fail(error)
             raise
+        finally:
+            state.stop()
 
 
 def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
@@ -80,8 +86,16 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
     selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
     resume = holds_run(folder)
     options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
-    settings = (config.plan, config.description(), log_round, resume, trackers, options)
-    return Experiment(worlds, *settings).run(selected, folder)
+    experiment = Experiment(
+        worlds=worlds,
+        plan=config.plan,
+        description=config.description(),
+        on_round=log_round,
+        resume=resume,
+        trackers=trackers,
+        options=options,
+    )
+    return experiment.run(selected, folder)
 
 
 class StateWriter:
@@ -101,6 +115,7 @@ class StateWriter:
 
         def write() -> None:
             members = membership.registry
+            clients = np.arange(len(members))
             self._write(
                 FederationState(
                     accepted=tuple(members.met()),
@@ -108,6 +123,7 @@ class StateWriter:
                     refused=dict(members.refusals),
                     failing=dict(members.failures),
                     waiting=membership.waiting,
+                    nodes={one.info.name: one.node_id for one in members.rows_by_node(clients)},
                 )
             )
 
@@ -115,7 +131,15 @@ class StateWriter:
 
     def fail(self, error: Exception) -> None:
         """Write why the server has ended."""
-        self._write(replace(self.state, waiting="", error=error_line(error)))
+        self._write(replace(self.state, error=error_line(error)))
+
+    def finish(self) -> None:
+        """Forget the failures of sites: the run has its results."""
+        self._write(replace(self.state, failing={}))
+
+    def stop(self) -> None:
+        """Forget what the server waits for: it ends."""
+        self._write(replace(self.state, waiting=""))
 
     def _write(self, state: FederationState) -> None:
         if state != self.state:

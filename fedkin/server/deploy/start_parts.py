@@ -18,7 +18,8 @@ from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, Started, start
 from fedkin.server.deploy.selection import Selection
 
-_TIMEOUT, _PAUSE = 120.0, 0.1  # seconds
+_TIMEOUT = 120.0  # seconds in which a step must be done
+_PAUSE = 0.1  # seconds between looks
 _READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
 _WAITS = (
     "waits: the server does not know its key (flwr supernode register at the server), or it was killed within the last "

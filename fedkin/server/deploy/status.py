@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
-from fedkin.run.federation_state import FederationState, read_state, server_state_file
+from fedkin.run.federation_state import NOT_STARTED, FederationState, read_state, server_state_file
 from fedkin.run.run_folder import METRICS, SUMMARY, against_folder, read_config
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, Process, find, leaders, require_proc
@@ -19,7 +19,6 @@ from fedkin.server.deploy.start_parts import parts_of
 
 UP, DOWN, REFUSED = "up", "down", "refused"
 RUN = "run"  # the run's name among the parts
-_BY_HAND = "not started by fedkin deploy up"
 _PAUSE = 0.3  # seconds between looks at a log
 _RUN_TIMEOUT = 120.0  # seconds in which a run's process must come
 
@@ -33,7 +32,7 @@ class PartStatus:
         state: ``up``, ``down`` or ``refused``.
         processes: their ids.
         detail: what else is known.
-        reason: why a site is refused, or a run has ended by an error; empty where neither is so.
+        reason: why a site is refused or its last reply was an error, or why there is no run; else empty.
     """
 
     name: str
@@ -71,8 +70,14 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
 
 
 def reason_line(line: PartStatus) -> str:
-    """The line about a part that is refused, or about a run that has ended by an error."""
-    return f"the run has ended: {line.reason}" if line.name == RUN else f"{line.name} is refused: {line.reason}"
+    """The line about the reason of a part: a site that is refused or has failed, or a run that is not there."""
+    if line.name == RUN and line.reason.startswith(NOT_STARTED):
+        return f"the run was not started: {line.reason.removeprefix(NOT_STARTED)}"
+    if line.name == RUN:
+        return f"the run has ended: {line.reason}"
+    if line.state == REFUSED:
+        return f"{line.name} is refused: {line.reason}"
+    return f"{line.name} has failed: {line.reason}"
 
 
 def server_state(selection: Selection) -> FederationState:
@@ -154,7 +159,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
         fresh, read = _fresh(log, read)
         for line in fresh:
             say(line)
-        error = server_state(select(folder)).error
+        error = server_state(select(folder)).end
         if not own or (not runs and (seen or error or is_finished(folder) or time.monotonic() > end)):
             break
         time.sleep(_PAUSE)
@@ -186,22 +191,33 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
 
 
 def _part(part: Part, own: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program; of a site with what itself and the server have refused."""
+    """The status of a program. A site that is refused is so whether it is up or down; the detail says which."""
     numbers = [process.number for process in own]
-    reason = _refusal(part, state) if part.kind == SITE else ""
     programs = leaders(own)
-    if not programs:
-        left = "what it has started is left" if own else _BY_HAND if reason else ""
-        return PartStatus(part.name, REFUSED if reason else DOWN, numbers, left, reason)
-    minutes = (time.time() - programs[0].started) / 60
-    detail = f"for {minutes:.0f} min, log in {part.log}"
-    return PartStatus(part.name, REFUSED if reason else UP, numbers, detail, reason)
+    if programs:
+        running = UP
+        minutes = (time.time() - programs[0].started) / 60
+        detail = f"for {minutes:.0f} min, log in {part.log}"
+    else:
+        running = DOWN
+        detail = "what it has started is left" if own else ""
+    refusal = _refusal(part, state)
+    if not refusal:
+        return PartStatus(part.name, running, numbers, detail, _failure(part, state))
+    detail = f"{running} {detail}".strip()
+    return PartStatus(part.name, REFUSED, numbers, detail, refusal)
 
 
 def _refusal(part: Part, state: FederationState) -> str:
-    """Why a site is refused, or its last reply was an error; the server's word comes first."""
-    name = name_of(part.folder)
-    return state.refused.get(name) or state.failing.get(name) or site_refusal(part.folder)
+    """Why a site is refused; the server's word comes first."""
+    if part.kind != SITE:
+        return ""
+    return state.refused.get(name_of(part.folder)) or site_refusal(part.folder)
+
+
+def _failure(part: Part, state: FederationState) -> str:
+    """Why the last request to a site that takes part has failed."""
+    return state.failing.get(name_of(part.folder), "") if part.kind == SITE else ""
 
 
 def _run(selection: Selection, processes: dict[Part, list[Process]], state: FederationState) -> PartStatus:
@@ -216,7 +232,7 @@ def _run(selection: Selection, processes: dict[Part, list[Process]], state: Fede
     detail = ", ".join(f"{entry['name']} {_progress(run, rounds)}" for entry, run in entries)
     waiting = f"{state.waiting}; " if own and state.waiting else ""
     numbers = [process.number for process in own]
-    return PartStatus(RUN, UP if own else DOWN, numbers, f"{waiting}{detail}; in {out}", state.error)
+    return PartStatus(RUN, UP if own else DOWN, numbers, f"{waiting}{detail}; in {out}", state.end)
 
 
 def _progress(run: Path, rounds: int) -> str:

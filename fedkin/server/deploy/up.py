@@ -31,7 +31,7 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_node import needs_supernode
 from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
 from fedkin.server.deploy.status import is_finished
-from fedkin.server.deploy.verdicts import say_who_takes_part
+from fedkin.server.deploy.verdicts import former_state, say_who_takes_part
 
 _GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to end by itself
 
@@ -63,12 +63,13 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
             raise ConfigError(f"{folder} is up, and nothing was started; see fedkin deploy status {folder}")
         _refuse_ports(selection, missing)
         refuse_failed_checks(selection, missing)
-        former = settle(folder) if selection.holds_server else None
-        if former is not None:
-            say(f"moved: {folder} was {former}, and its files have the new path now")
+        moved = settle(folder) if selection.holds_server else None
+        if moved is not None:
+            say(f"moved: {folder} was {moved}, and its files have the new path now")
+        former = former_state(selection, missing)
         with _all_or_none(missing, selection):
             start_parts(selection, missing, say)
-    return say_who_takes_part(selection, missing.sites, say)
+    return say_who_takes_part(selection, missing, former, say)
 
 
 def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:

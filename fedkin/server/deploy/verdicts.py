@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedkin.config.server import load_server
@@ -12,75 +12,144 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.processes import SERVERAPP, SUPERLINK, Part, find
 from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of, site_refusal
-from fedkin.server.deploy.start_parts import Say
+from fedkin.server.deploy.start_parts import Missing, Say
 
-_START, _TIMEOUT = 60.0, 60.0  # seconds in which the run's process comes, and then the verdicts
+_START = 60.0  # seconds in which the run's process comes
+_TIMEOUT = 60.0  # seconds after these, in which the verdicts come
 _READY = 5.0  # seconds after the last verdict, from which on a site that is ready waits for others
 _PAUSE = 0.2  # seconds between looks
 
 
-def say_who_takes_part(selection: Selection, sites: Sequence[Part], say: Say) -> bool:
-    """Wait until the server has accepted or refused each of these sites, and say so.
+@dataclass(frozen=True)
+class Former:
+    """What the server knew before ``up`` started sites that had ended.
+
+    Attributes:
+        state: of the server.
+        same_ids: whether a site that is started again has its former id at the engine, as its key gives it.
+    """
+
+    state: FederationState
+    same_ids: bool
+
+    def refusal(self, name: str, state: FederationState) -> str:
+        """Why a site is refused that was started; empty where it is not, or where only an earlier reason is known.
+
+        A site that has other clients than before stands in the state as ``NAME (node ID)``.
+
+        Args:
+            name: of the site.
+            state: of the server, now.
+        """
+        for label, reason in state.refused.items():
+            is_own = label == name or label.startswith(f"{name} (node ")
+            if is_own and self.state.refused.get(label) != reason:
+                return reason
+        return ""
+
+    def accepts(self, name: str, state: FederationState) -> bool:
+        """Whether the server has accepted a site since it was started.
+
+        Args:
+            name: of the site.
+            state: of the server, now.
+        """
+        if name not in state.accepted or name in state.refused:
+            return False
+        was_accepted = name in self.state.accepted
+        return not was_accepted or self.same_ids or state.nodes.get(name) != self.state.nodes.get(name)
+
+
+def former_state(selection: Selection, missing: Missing) -> Former:
+    """What the server knows before anything is started; nothing where its run is started, too.
+
+    Args:
+        selection: the selected parts.
+        missing: those that will be started.
+    """
+    if not selection.server or missing.run:
+        return Former(FederationState(), same_ids=False)
+    address = files.read_address(selection.folder / files.FLOWER)
+    return Former(read_state(_state_file(selection)), same_ids=address.secure)
+
+
+def say_who_takes_part(selection: Selection, missing: Missing, former: Former, say: Say) -> bool:
+    """Wait until the server has accepted or refused each of the sites that were started, and say so.
 
     Returns False where the server refuses one, or has ended by an error.
 
     Args:
         selection: the selected parts; without the server nothing is waited for.
-        sites: those that were started.
+        missing: those that were started.
+        former: what the server knew before.
         say: takes a line about each.
     """
     if not selection.server:
         return True
-    path = server_state_file(Path(load_server(selection.folder / files.SERVER).federation.folder))
     superlink = Part(selection.folder.resolve(), SUPERLINK)
-    open_sites = {name_of(part.folder): part for part in sites}
+    if not missing.run and not _runs(superlink):
+        say("the run is finished, so the sites have nothing to do; for more rounds raise run.rounds")
+        return True
+    path = _state_file(selection)
+    open_sites = {name_of(part.folder): part for part in missing.sites}
     refused = 0
     start = time.monotonic()
     last = start + _START  # when the last verdict came, or the first is due
-    seen = False
+    seen = not missing.run  # whether the run's process was there
     while True:
         state = read_state(path)
         for name in list(open_sites):
             waits = bool(state.refused) or time.monotonic() - last > _READY
-            verdict = _verdict(name, open_sites[name], state, waits)
+            reason = former.refusal(name, state)
+            verdict = _verdict(name, state, former, waits)
             if verdict:
                 last = time.monotonic()
-                say(verdict)
-                refused += name in state.refused
-                del open_sites[name]
+                say(f"{open_sites.pop(name).name}{verdict}")
+                refused += bool(reason)
         if state.error:
             say(f"the run has ended: {state.error}")
             return False
-        runs = any(SERVERAPP in process.command for process in find([superlink])[superlink])
+        runs = _runs(superlink)
         seen |= runs
         seconds = time.monotonic() - start
         if not open_sites or (not runs and (seen or seconds > _START)) or seconds > _START + _TIMEOUT:
             break
         time.sleep(_PAUSE)
-    for part in open_sites.values():
-        say(_open(part, selection.folder))
+    for name, part in open_sites.items():
+        reason = state.refused.get(name) or site_refusal(part.folder)
+        refused += bool(reason)
+        say(_open(part, selection.folder, reason))
     return not refused
 
 
-def _verdict(name: str, part: Part, state: FederationState, waits: bool) -> str:
-    """The line about a site; empty as long as the server has not decided.
+def _state_file(selection: Selection) -> Path:
+    return server_state_file(Path(load_server(selection.folder / files.SERVER).federation.folder))
+
+
+def _runs(superlink: Part) -> bool:
+    """Whether the process of the run is there."""
+    return any(SERVERAPP in process.command for process in find([superlink])[superlink])
+
+
+def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
+    """The rest of the line about a site; empty as long as the server has not decided.
 
     Args:
         name: of the site.
-        part: its program.
         state: what the server knows.
+        former: what it knew before the site was started.
         waits: whether a site that is ready has to wait for others, and not only for a moment.
     """
-    if name in state.refused:
-        return f"{part.name} is refused: {state.refused[name]}"
-    if name in state.accepted:
-        return f"{part.name}: takes part"
-    return f"{part.name}: is ready, and the server waits for others" if waits and name in state.ready else ""
+    reason = former.refusal(name, state)
+    if reason:
+        return f" is refused: {reason}"
+    if former.accepts(name, state):
+        return ": takes part"
+    return ": is ready, and the server waits for others" if waits and name in state.ready else ""
 
 
-def _open(part: Part, folder: Path) -> str:
-    """The line about a site of which the server has not said anything."""
-    reason = site_refusal(part.folder)
+def _open(part: Part, folder: Path, reason: str) -> str:
+    """The line about a site of which the server has not said anything since it was started."""
     if reason:
         return f"{part.name} is refused: {reason}"
     return f"{part.name}: the server has not said whether it takes part; see fedkin deploy status {folder}"

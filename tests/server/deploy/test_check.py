@@ -101,6 +101,12 @@ def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> 
         check.check(fed / "site-0", server=True)
 
 
+def test_the_check_of_a_site_in_a_copy_fails_as_its_start_does(fed: Path) -> None:
+    copy = Path(shutil.copytree(fed, fed.parent / "copy"))
+    assert_failed(site(copy)["folder"], f"is a copy of {fed}", f"fedkin deploy up {fed}")
+    assert site(fed)["folder"].mark == "✓"
+
+
 # --- versions
 
 

@@ -99,10 +99,30 @@ def test_a_file_of_root_belongs_to_the_user_of_the_containers(tmp_path: Path, mo
     def check(user: int, group: int) -> None:
         assert user == group == compose.USER
 
+    for name in ("database/main.db", "site-0/notes.txt"):  # they were there before
+        (tmp_path / "fed" / name).parent.mkdir(parents=True)
+        (tmp_path / "fed" / name).touch()
     found = services(tmp_path / "fed")
     assert {service["user"] for service in found.values()} == {"10001:10001"}
     names = {path.relative_to(tmp_path).as_posix() for path in given}
-    assert {"fed", "fed/keys/server-key.pem", "fed/site-0/key", "fed/site-1", "fed/server.toml"} <= names
+    written = {path for path in (tmp_path / "fed").rglob("*") if not path.match("database*/**")}
+    written = {path.relative_to(tmp_path).as_posix() for path in written}
+    foreign = {"fed/database", "fed/database/main.db", "fed/site-0/notes.txt"}
+    assert names == ({"fed"} | written) - foreign
+
+
+@pytest.mark.parametrize("host", [None, "127.0.0.1", "localhost"])
+def test_a_server_at_a_loopback_address_is_refused(tmp_path: Path, host: str | None) -> None:
+    """None: of a deployment that was made without containers."""
+    folder = tmp_path / "my fed"
+    if host is None:
+        init(folder, 2)
+    with pytest.raises(ConfigError) as refused:
+        init(folder, 2, compose=True, host=host)
+    place = folder if host else f"{folder}-containers"
+    assert f"fedkin deploy init '{place}' --compose" in str(refused.value)
+    assert "--compose: the server of" in str(refused.value) and "without --host" in str(refused.value)
+    assert not (folder / "compose.yaml").exists()
 
 
 def test_another_user_runs_the_containers_and_keeps_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

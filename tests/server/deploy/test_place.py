@@ -92,6 +92,52 @@ def test_a_path_that_cannot_be_replaced_is_refused_with_its_cure(one: Path) -> N
     assert f'config = "{three / files.SERVER}"' in str(refused.value)
 
 
+def test_the_path_of_another_folder_that_begins_with_the_former_one_stays(one: Path) -> None:
+    """A virtual environment ``one-venv`` beside the deployment ``one``, and a folder below another ``one``."""
+    others = f'["{one}-venv/bin", "/mnt{one}/data"]'
+    app = one / files.APP
+    app.write_text(f"{app.read_text()}\n[tool.own]\npaths = {others}\n")
+    three = Path(shutil.move(one, one.parent / "three"))
+    assert settle(three) == one
+    assert others in (three / files.APP).read_text() and recorded_folder(three) == three
+
+
+def test_the_commands_of_a_moved_folder_keep_the_folder_of_the_programs(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.sys, "executable", f"{one}-venv/bin/python")
+    init(one, 1)
+    three = Path(shutil.move(one, one.parent / "three"))
+    settle(three)
+    commands = (three / files.COMMANDS).read_text()
+    assert f"cd {three}\n" in commands and f"export PATH={one}-venv/bin:" in commands
+    assert "for site in site-0; do" in commands
+
+
+@pytest.mark.parametrize("secure", [True, False], ids=["keys", "no keys"])
+def test_a_moved_folder_is_no_copy_of_a_new_deployment_at_its_former_place(tmp_path: Path, secure: bool) -> None:
+    former = tmp_path / "one"
+    init(former, 1, port=free_ports(1)[0], secure=secure)
+    moved = Path(shutil.move(former, tmp_path / "moved"))
+    more = [] if secure else ["run.rounds=9", "client.folder=elsewhere"]
+    init(former, 1, port=free_ports(1)[0], secure=secure, settings=more)
+    assert original_of(moved) is None and moved_from(moved) == former
+    assert check_place(moved).mark == "!" and settle(moved) == former
+    assert (former / files.SERVER).exists() and check_place(former).mark == "✓"
+
+
+def test_a_copy_without_keys_and_with_other_settings_is_a_copy(tmp_path: Path) -> None:
+    init(tmp_path / "one", 1, port=free_ports(1)[0], secure=False)
+    copy = Path(shutil.copytree(tmp_path / "one", tmp_path / "two"))
+    (copy / files.SERVER).write_text((copy / files.SERVER).read_text().replace("rounds = 5", "rounds = 7"))
+    assert original_of(copy) == tmp_path / "one"
+
+
+def test_the_cure_of_a_copy_keeps_the_original(one: Path, two: Path) -> None:
+    detail = check_place(two).detail
+    assert f"mv {one} {one}-old" in detail and "remove " not in detail and "rm " not in detail
+
+
 def test_a_site_of_a_copy_does_not_start_in_the_foreground(one: Path, two: Path) -> None:
     with pytest.raises(ConfigError, match=f"is a copy of {one}"):
         run_site(two / "site-0")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,22 @@ from fedkin.core.errors import ConfigError
 from fedkin.run.federation_state import FederationState, read_state, server_state_file, write_state
 from fedkin.server.deploy import verdicts
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.processes import SITE, Part
+from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, start, stop
 from fedkin.server.deploy.selection import select
 from fedkin.server.deploy.site_state import note_refusal, site_refusal
-from fedkin.server.deploy.status import DOWN, REFUSED, RUN, PartStatus, log_lines, status, wait_for_run
+from fedkin.server.deploy.start_parts import Missing
+from fedkin.server.deploy.status import (
+    DOWN,
+    REFUSED,
+    RUN,
+    PartStatus,
+    log_lines,
+    reason_line,
+    status,
+    wait_for_run,
+)
 from fedkin.server.deploy.up import up
-from fedkin.server.deploy.verdicts import say_who_takes_part
+from fedkin.server.deploy.verdicts import Former, former_state, say_who_takes_part
 from tests.free_ports import free_ports
 
 COLUMNS = {"site-0": "age,weight", "site-1": "age,pulse", "site-2": "age", "site-3": "age,weight"}
@@ -63,6 +75,7 @@ def test_up_refuses_before_anything_starts_and_names_every_site(wards: Path) -> 
     assert "pulse" in lines["site-1"].reason and "no column weight" in lines["site-2"].reason
     assert lines["site-0"].state == DOWN and not lines["site-0"].reason
     assert "nothing" in lines[RUN].reason
+    assert reason_line(lines[RUN]).startswith("the run was not started: site-1: data: ")
     logged = list(log_lines(wards, [], 9, follow=False))
     assert [line.partition(" |")[0].strip() for line in logged] == ["run", "site-1", "site-2"]
     assert "pulse" in logged[1] and all("fedkin ERROR" in line for line in logged)
@@ -77,6 +90,32 @@ def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.M
     monkeypatch.setattr("fedkin.server.deploy.up.say_who_takes_part", lambda *_: True)
     assert up(wards)
     assert not [line for line in status(wards) if line.reason]
+
+
+def test_what_was_mended_and_started_alone_leaves_the_failed_checks(
+    wards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError):
+        up(wards)
+    write_table(wards / "site-1", "age,weight")
+    monkeypatch.setattr("fedkin.server.deploy.up.start_parts", lambda *_: None)
+    assert up(wards, site="site-1")
+    lines = lines_of(wards)
+    assert not lines["site-1"].reason and lines["site-2"].reason
+    assert "site-1" not in reason_line(lines[RUN]) and "the run was not started: site-2: " in reason_line(lines[RUN])
+    write_table(wards / "site-2", "age,weight")
+    assert up(wards, site="site-2")
+    assert not [line for line in status(wards) if line.reason]
+
+
+def test_a_check_of_the_machine_alone_is_the_reason_that_is_kept(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in COLUMNS:
+        write_table(wards / name, "age,weight")
+    monkeypatch.setattr("fedkin.server.deploy.check._installed", lambda name: None if name == "flwr" else "1.0")
+    with pytest.raises(ConfigError, match="this machine is refused: Flower: not installed"):
+        up(wards)
+    said = reason_line(lines_of(wards)[RUN])
+    assert said == "the run was not started: this machine: Flower: not installed: pip install 'fedkin[flower]'"
 
 
 def test_a_server_that_is_refused_is_among_the_reasons(wards: Path) -> None:
@@ -124,6 +163,11 @@ def test_the_status_has_what_the_server_knows_also_of_other_machines(wards: Path
         "site-3": "round 2: no reply",
         "elsewhere": "no room (federation.capacity)",
     }
+    states = {name: line.state for name, line in lines.items() if line.reason}
+    assert states == {"site-1": REFUSED, "site-2": REFUSED, "site-3": DOWN, "elsewhere": REFUSED}
+    assert reason_line(lines["site-3"]) == "site-3 has failed: round 2: no reply"
+    assert reason_line(lines["site-1"]) == "site-1 is refused: no column weight"
+    assert lines["site-1"].detail == "down" and not lines["site-3"].detail
     alone = {line.name: line.reason for line in status(wards, site="site-1")}
     assert alone == {"site-1": "no column weight"}
     write_server_state(wards, replace(STATE, error="too few"))
@@ -137,10 +181,14 @@ def test_a_site_is_no_longer_refused_once_it_has_done_what_was_asked(wards: Path
     assert site_refusal(wards / "site-2") == "" and not (wards / "site-2/.site.json").exists()
 
 
-def said_by(wards: Path, *names: str) -> tuple[bool, list[str]]:
+NEW = Former(FederationState(), same_ids=False)
+
+
+def said_by(wards: Path, *names: str, former: Former = NEW, run: bool = True) -> tuple[bool, list[str]]:
     said: list[str] = []
     sites = [Part((wards / name).resolve(), SITE) for name in names]
-    return say_who_takes_part(select(wards), sites, said.append), said
+    missing = Missing(superlink=run, sites=sites, run=run)
+    return say_who_takes_part(select(wards), missing, former, said.append), said
 
 
 def test_up_says_what_the_server_has_decided(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +204,52 @@ def test_up_says_what_the_server_has_decided(wards: Path, monkeypatch: pytest.Mo
     assert said_by(wards, "site-0") == (True, ["site-0: takes part"])
     write_server_state(wards, FederationState(error="IFCA needs 3 clients"))
     assert said_by(wards, "site-0") == (False, ["the run has ended: IFCA needs 3 clients"])
+
+
+def test_of_a_finished_run_no_site_takes_part(wards: Path) -> None:
+    """The state of the run is still there, and is not waited for."""
+    write_server_state(wards, STATE)
+    good, said = said_by(wards, "site-0", run=False)
+    assert good and len(said) == 1 and "the run is finished" in said[0] and "run.rounds" in said[0]
+
+
+@pytest.fixture
+def server_process(wards: Path) -> Iterator[None]:
+    """A process that is found as that of the run."""
+    part = Part(wards.resolve(), SUPERLINK)
+    process = start(part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {})
+    yield
+    stop([part], 0.0)
+    process.wait()
+
+
+ACCEPTED = FederationState(accepted=("site-0",), nodes={"site-0": 1})
+
+
+def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(wards: Path, server_process: None) -> None:
+    missing = Missing(superlink=False, sites=[], run=False)
+    write_server_state(wards, ACCEPTED)
+    former = former_state(select(wards), missing)
+    assert former == Former(ACCEPTED, same_ids=False)
+    reason = "it had 1 clients and now has 2; give it another name"
+    write_server_state(wards, replace(ACCEPTED, refused={"site-0 (node 2)": reason}))
+    said = said_by(wards, "site-0", former=former, run=False)
+    assert said == (False, [f"site-0 is refused: {reason}"])
+    write_server_state(wards, replace(ACCEPTED, nodes={"site-0": 2}))
+    assert said_by(wards, "site-0", former=former, run=False) == (True, ["site-0: takes part"])
+
+
+def test_what_the_server_has_said_before_is_no_verdict_about_a_site_that_comes_back(
+    wards: Path, server_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "_START", 0.0)
+    monkeypatch.setattr(verdicts, "_TIMEOUT", 0.3)
+    write_server_state(wards, ACCEPTED)
+    former = Former(ACCEPTED, same_ids=False)
+    _, said = said_by(wards, "site-0", former=former, run=False)
+    assert len(said) == 1 and said[0].startswith("site-0: the server has not said")
+    by_key = Former(ACCEPTED, same_ids=True)
+    assert said_by(wards, "site-0", former=by_key, run=False) == (True, ["site-0: takes part"])
 
 
 def test_waiting_for_a_run_without_results_ends_with_the_reason(wards: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,9 +15,10 @@ pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flowe
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid
 
-from fedkin.run.federation_state import read_state, server_state_file
+from fedkin.run.federation_state import FederationState, read_state, server_state_file
 from fedkin.server.deploy import run_server, server_app
 from fedkin.server.deploy.server_app import RunFailedError
+from fedkin.server.message import RpcMessage
 from tests.server.memory_transport import MemoryTransport
 
 FILE = """
@@ -52,8 +54,9 @@ def own_log() -> Iterator[None]:
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> MemoryTransport:
-    """An engine in memory in place of Flower's, whose clock is that of the server."""
+    """An engine in memory in place of Flower's, whose clock is that of the server; its only site refuses."""
     engine = MemoryTransport()
+    engine.join(1, lambda request: RpcMessage({"failed": "no column age", "name": "berlin"}))
     monkeypatch.setattr(server_app, "FlowerTransport", lambda grid: engine)
 
     def serve(config: Any, transport: MemoryTransport) -> Any:
@@ -91,8 +94,33 @@ def test_a_method_that_needs_more_clients_is_refused_in_log_and_state(
 def test_too_few_clients_end_the_run(tmp_path: Path, transport: MemoryTransport) -> None:
     with pytest.raises(RunFailedError, match="0 of 1 clients are ready after 30 s"):
         start(tmp_path, federation="start_deadline = 30.0")
-    assert "0 of 1 clients are ready" in error_of(tmp_path)
+    state = read_state(server_state_file(tmp_path / "run"))
+    assert "0 of 1 clients are ready" in state.error and state.waiting == ""
+    assert state.refused == {"berlin": "no column age"}
     assert "0 of 1 clients are ready" in (tmp_path / "server.log").read_text()
+
+
+def test_a_server_that_is_stopped_no_longer_waits(tmp_path: Path, transport: MemoryTransport) -> None:
+    """A signal ends the process by a SystemExit; the state before it says what is waited for."""
+    states: list[FederationState] = []
+
+    def stop() -> None:
+        states.append(read_state(server_state_file(tmp_path / "run")))
+        raise SystemExit
+
+    transport.clock.at(5.0, stop)
+    with pytest.raises(SystemExit):
+        start(tmp_path)
+    assert states[0].waiting == "waiting for 1 client: 0 ready, 1 refused"
+    assert read_state(server_state_file(tmp_path / "run")) == replace(states[0], waiting="")
+
+
+def test_a_run_with_results_forgets_failures_and_keeps_refusals(tmp_path: Path) -> None:
+    writer = run_server.StateWriter(tmp_path / "run")
+    refused = FederationState(refused={"berlin": "no column age"})
+    writer._write(replace(refused, failing={"rome": "round 2: no reply"}))
+    writer.finish()
+    assert read_state(writer.path) == refused
 
 
 def test_a_file_that_cannot_be_read_is_in_the_log(tmp_path: Path, transport: MemoryTransport) -> None:
