@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-
-import numpy as np
-from jaxtyping import Int
+from typing import SupportsInt
 
 MOST_CLIENTS = 20  # that a message names
 LISTED = 4  # names that are listed before the rest is counted
@@ -66,7 +64,7 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names[:LISTED])) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def client_list(clients: Iterable[int] | Int[np.ndarray, "c"], names: Sequence[str] | None = None) -> str:
+def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = None) -> str:
     """Clients as messages name them: by their names where they have some, else by their positions.
 
     Args:

@@ -20,6 +20,7 @@ from fedkin.server.transport import OnlineNode
 _log = logging.getLogger("fedkin")
 _POLL = 0.5  # seconds between queries for nodes, while clients are too few
 _REMINDER = 60.0  # seconds between log lines while waiting
+_FIRST_SITE = 3600.0  # seconds in which a first site can be registered and started
 _RETRY_REFUSED = 120.0  # seconds after which a refused node may try again; at once, if it was offline meanwhile
 _MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
 
@@ -107,8 +108,8 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until so many clients are online; after ``patience`` seconds one is enough.
 
-        The deadline of the first round begins when the first node is online: until then its key may
-        have to be registered.
+        The deadline of the first round begins when the first node is online, because its key may have
+        to be registered until then; after an hour it begins without one.
 
         Raises ConfigError where too few come for the first round, or all nodes are refused.
         """
@@ -125,7 +126,7 @@ class Membership:
                 _log.warning("%d clients have not come in %.0f s; going on with those that have", clients, now - start)
                 clients = 1
                 continue
-            if not self._started and not came:
+            if not self._started and not came and now - start < _FIRST_SITE:
                 came = bool(self._online)
                 deadline_start = now
             if self._waits_in_vain(now - deadline_start):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import zipfile
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from fedkin import __version__
 from fedkin.core.errors import ConfigError
@@ -43,7 +44,8 @@ def own_wheel() -> bytes:
     return buffer.getvalue()
 
 
-def _installed() -> Distribution:
+# Not annotated as Distribution: where the backport importlib_metadata is imported, it returns a class of its package.
+def _installed() -> Any:
     """The metadata of the installed fedkin. Raises ConfigError if there are none for this version."""
     try:
         installed = distribution("fedkin")
@@ -63,7 +65,7 @@ def _package_files() -> dict[str, bytes]:
     return {path.relative_to(_PACKAGE.parent).as_posix(): path.read_bytes() for path in kept}
 
 
-def _metadata_files(installed: Distribution) -> dict[str, bytes]:
+def _metadata_files(installed: Any) -> dict[str, bytes]:
     """The metadata of the installed fedkin, by their names in a wheel."""
     folder = f"fedkin-{__version__}.dist-info"
     texts = {name: installed.read_text(name) for name in ("METADATA", "entry_points.txt")}
