@@ -109,19 +109,26 @@ def test_without_a_start_deadline_it_is_the_deadline_of_a_round() -> None:
 
 
 def test_the_start_deadline_begins_with_the_first_node_that_is_online() -> None:
-    """Keys are registered while the server waits: for an hour no node is online."""
+    """Keys are registered while the server waits: for half an hour no node is online."""
     transport = MemoryTransport()
-    transport.clock.at(3600.0, lambda: transport.join(1, fake_node("a")))
-    transport.clock.at(3640.0, lambda: transport.join(2, fake_node("b")))
+    transport.clock.at(1800.0, lambda: transport.join(1, fake_node("a")))
+    transport.clock.at(1840.0, lambda: transport.join(2, fake_node("b")))
     membership = membership_of(transport, wait_for=2, start_deadline=50.0)
     membership.begin_round(0)
     assert first_ids(membership) == {"a": 0, "b": 1}
 
     late = MemoryTransport()
-    late.clock.at(3600.0, lambda: late.join(1, fake_node("a")))
+    late.clock.at(1800.0, lambda: late.join(1, fake_node("a")))
     with pytest.raises(ConfigError, match="1 of 2 clients are ready after 50 s"):
         membership_of(late, wait_for=2, start_deadline=50.0).begin_round(0)
-    assert 3650 <= late.clock.now <= 3651
+    assert 1850 <= late.clock.now <= 1851
+
+
+def test_a_run_that_no_site_joins_ends_after_an_hour_and_its_deadline() -> None:
+    empty = MemoryTransport()
+    with pytest.raises(ConfigError, match="0 of 2 clients are ready"):
+        membership_of(empty, wait_for=2, start_deadline=50.0).begin_round(0)
+    assert 3649 <= empty.clock.now <= 3652
 
 
 def test_a_later_round_ends_where_all_are_refused_and_waits_for_who_is_away() -> None:
