@@ -108,7 +108,7 @@ def test_other_widths_are_refused(hidden: Any) -> None:
 
 
 def test_a_width_below_one_and_no_width_are_refused() -> None:
-    with pytest.raises(ModelError, match="mlp: hidden must be whole numbers of at least 1.*got 0"):
+    with pytest.raises(ModelError, match=r"mlp: hidden must be whole numbers of at least 1.*got 0"):
         mlp(data((20,), 4), hidden=[8, 0])
     with pytest.raises(ModelError, match="mlp: hidden names no width"):
         mlp(data((20,), 4), hidden=[])
