@@ -174,7 +174,7 @@ def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
     """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound that takes milliseconds.
 
     No bound is known of a sample with a cap. There a client that is added may take the place of another one, so the
-    bound is that of everybody in every round with half the noise.
+    bound is that of all clients in every round with half the noise.
 
     Raises MissingExtra: dp-accounting is not installed.
     """

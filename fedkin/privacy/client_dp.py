@@ -166,7 +166,7 @@ class ClientDP:
             known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
         raise ConfigError(
             f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by sampling{known}: set "
-            f'run.selection="poisson", or run.cohort={clients} so that everybody takes part'
+            f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
         )
 
 
