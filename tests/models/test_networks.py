@@ -97,8 +97,9 @@ def test_a_perceptron_of_two_hidden_layers() -> None:
 @pytest.mark.parametrize("hidden", [[9, 5], np.array([9, 5]), (np.int64(9), 5), [np.int32(9), np.int32(5)]])
 def test_widths_may_be_a_list_or_an_array(hidden: Any) -> None:
     d = data((20,), 4)
-    assert mlp(d, hidden) == mlp(d, hidden=hidden) == mlp(d, hidden=(9, 5))
-    assert mlp(d, hidden=np.array([9])) == mlp(d, hidden=[9]) == mlp(d, hidden=9)
+    untyped: Any = mlp
+    assert untyped(d, hidden) == untyped(d, hidden=hidden) == mlp(d, hidden=(9, 5))
+    assert untyped(d, hidden=np.array([9])) == untyped(d, hidden=[9]) == mlp(d, hidden=9)
 
 
 @pytest.mark.parametrize("hidden", [0, (8, 0), 2.5, (8.0,), "8", True, ([8, 4],)])
@@ -109,9 +110,9 @@ def test_other_widths_are_refused(hidden: Any) -> None:
 
 def test_a_width_below_one_and_no_width_are_refused() -> None:
     with pytest.raises(ModelError, match=r"mlp: hidden must be whole numbers of at least 1.*got 0"):
-        mlp(data((20,), 4), hidden=[8, 0])
+        mlp(data((20,), 4), hidden=(8, 0))
     with pytest.raises(ModelError, match="mlp: hidden names no width"):
-        mlp(data((20,), 4), hidden=[])
+        mlp(data((20,), 4), hidden=())
 
 
 def assert_covers(spec: ModelSpec) -> None:
