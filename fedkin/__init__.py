@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
+    from fedkin.measures.cox_loss import cox_loss as cox_loss
     from fedkin.methods import *  # noqa: F403
     from fedkin.methods.personal_parts import PersonalHead as PersonalHead
     from fedkin.methods.personal_parts import PersonalModel as PersonalModel
@@ -159,6 +160,7 @@ _HOME = {
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
     "compare": "fedkin.analysis.compare.runner",
+    "cox_loss": "fedkin.measures.cox_loss",
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "non_iid_index": "fedkin.analysis.non_iid_index",
@@ -266,6 +268,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "advise",
     "as_model",
     "compare",
+    "cox_loss",
     "data",
     "draw",
     "jax_client",

@@ -31,6 +31,7 @@ from fedkin.data.from_arrays import from_arrays
 from fedkin.data.labels import check_present
 from fedkin.data.user_arrays import unmasked, user_array
 from fedkin.export.predictor import Predictor
+from fedkin.run.argument_checks import check_method
 from fedkin.run.placement import Placement, newcomer_policy
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate, trainable
@@ -240,6 +241,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _method(self, clients: int) -> Method:
         """The method, with no more clusters than clients."""
         method = self._named_method(clients) if isinstance(self.method, str) else self.method
+        check_method(method)
         if requirements_of(method).detectors:
             raise MethodError(f"{type(method).__name__} trains detectors, not classifiers: run it with fk.simulate")
         return method

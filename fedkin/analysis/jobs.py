@@ -132,7 +132,7 @@ def work(job: Job) -> None:
         if fingerprint(one.config, *digests) != one.fingerprint:
             raise CheckpointError(
                 f"{one.folder} was run on other data, or with another model or version of JAX, than its others would "
-                "be now; start the comparison anew in another folder"
+                "be now; start the comparison again in another folder"
             )
     methods: Methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)

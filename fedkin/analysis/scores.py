@@ -92,4 +92,4 @@ def log_reasons(reasons: Iterable[str]) -> None:
 
 @cache
 def _log_once(reason: str) -> None:
-    _log.warning("left out of the tests, for want of a score: %s", reason)
+    _log.warning("left out of the tests, because a score is missing: %s", reason)

@@ -24,7 +24,8 @@ from fedkin.cli.common import (
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.analysis.compare.comparison import Comparison
+    from fedkin.analysis.compare.comparison import Comparison, Key
+    from fedkin.analysis.compare.comparison_folder import Cell
     from fedkin.config.comparison_grid import Grid
     from fedkin.reporting.comparison_progress import Display
 
@@ -98,8 +99,8 @@ def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int | None, engine: st
 
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
-        comparison, interruption = _run(grid, folder, created, jobs, engine)
-        _close(comparison, folder, as_json)
+        comparison, refused, interruption = _run(grid, folder, created, jobs, engine)
+        _close(comparison, refused, folder, as_json)
     _exit_status(comparison, interruption, folder)
 
 
@@ -124,26 +125,37 @@ def _grid(settings: list[str], methods: str | None, seeds: int | None, sweeps: l
 
 def _run(
     grid: Grid, folder: Path, created: list[Path] | None, jobs: int | None, engine: str | None
-) -> tuple[Comparison, KeyboardInterrupt | None]:
-    """The comparison, and what has interrupted it, if it was."""
+) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
+    """The comparison, the runs that were refused before the first one, and what has interrupted it, if it was."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import Display
 
+    refused: set[Key] = set()
     with Display(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
-                return _run_cells(grid, folder, display, created, jobs, engine), None
+                return _run_cells(grid, folder, display, refused, created, jobs, engine), refused, None
         except KeyboardInterrupt as error:
             interruption = error
-    return Comparison.load(folder), interruption
+    return Comparison.load(folder), refused, interruption
 
 
 def _run_cells(
-    grid: Grid, folder: Path, display: Display, created: list[Path] | None, jobs: int | None, engine: str | None
+    grid: Grid,
+    folder: Path,
+    display: Display,
+    refused: set[Key],
+    created: list[Path] | None,
+    jobs: int | None,
+    engine: str | None,
 ) -> Comparison:
-    """The comparison, shown as it goes on."""
+    """The comparison, shown as it goes on; runs that are refused before the first one are added to ``refused``."""
     from fedkin.analysis.compare.runner import run
+
+    def leave_out(cell: Cell) -> None:
+        refused.add(cell.key)
+        display.leave_out(cell)
 
     return run(
         grid,
@@ -153,12 +165,12 @@ def _run_cells(
         created=created,
         jobs=jobs,
         engine=engine,
-        on_refused=display.leave_out,
+        on_refused=leave_out,
     )
 
 
-def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
-    """The final tables, the findings, and the folder."""
+def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: bool) -> None:
+    """The final tables, the findings, the command that tries failed runs again, and the folder."""
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
     from fedkin.reporting.terminal import plain_console
@@ -170,7 +182,7 @@ def _close(comparison: Comparison, folder: Path, as_json: bool) -> None:
         console.print(table)
     for line in (*comparison_tables.findings(comparison), *comparison_tables.table_notes(comparison)):
         console.print(line, soft_wrap=True)
-    if comparison.failed:
+    if set(comparison.failed) - refused:  # a run that is refused would be refused again
         again = command("compare", "--resume", folder)
         console.print(f"to try these again: {again}", soft_wrap=True)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)

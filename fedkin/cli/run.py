@@ -124,10 +124,12 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     from fedkin.reporting.fitting import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
     from fedkin.reporting.terminal import plain_console
+    from fedkin.run.display import names_by_position
 
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = plain_console(stderr=as_json)
-    console.print(fit(table([run.summary(), *summaries.values()]), console, LESS_NEEDED))
+    methods = table([run.summary(), *summaries.values()], names_by_position(run.clients))
+    console.print(fit(methods, console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)
     _suggest(folder, console, demo)

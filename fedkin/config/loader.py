@@ -14,7 +14,8 @@ from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import toml_text, user_path
 
 S = TypeVar("S")
-_NUMBER_WITH_POINT = re.compile(r"(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)")
+_QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
+_NUMBER_WITH_POINT = re.compile(rf"{_QUOTED}|(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)")
 
 
 class Override(NamedTuple):
@@ -141,12 +142,11 @@ def parse_override(text: str) -> Override:
 
 def parse_value(text: str) -> Any:
     """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none. Numbers may be written
-    without a digit before or after the point (.5, 1.).
+    without a digit before or after the point (.5, 1.), also within lists and tables.
 
     Raises ConfigError for brackets too deep to be read.
     """
-    spellings = [text] if '"' in text or "'" in text else [text, _NUMBER_WITH_POINT.sub(_with_zeros, text)]
-    for spelling in spellings:
+    for spelling in (text, _NUMBER_WITH_POINT.sub(_with_zeros, text)):
         try:
             parsed = tomllib.loads(f"value = {spelling}")
         except ValueError:  # TOMLDecodeError, and a number of thousands of digits
@@ -159,7 +159,7 @@ def parse_value(text: str) -> Any:
 
 
 def _with_zeros(match: re.Match[str]) -> str:
-    """A number with the digits that TOML wants on both sides of its point; a point alone stays."""
+    """A number with the digits that TOML wants on both sides of its point; a point alone and quoted text stay."""
     sign, before, after = match.groups()
     if not before and not after:
         return match.group()

@@ -48,7 +48,7 @@ def resume_note(names: Iterable[str]) -> str:
     local = [name for name in names if only_here(name)]
     return (
         f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
-        "compare(..., resume=True), or put the class into a module and start anew"
+        "compare(..., resume=True), or put the class into a module and start again in a new folder"
         if local
         else ""
     )
@@ -69,7 +69,7 @@ def imported(name: str) -> type:
     if candidate is None and of_this_process(name):
         raise ConfigError(
             f"{name!r} was defined in a script, a notebook or a function, where only its own process finds it: go on "
-            "there with resume=True, or put the class into a module of its own, name it module:Class and start anew"
+            "there with resume=True, or put the class into a module, name it module:Class and start a new folder"
         )
     if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")

@@ -177,7 +177,7 @@ def _say_kept(text: str) -> None:
 @cache
 def _say(text: str) -> None:
     """Once in a process."""
-    _log.warning("from [method], for want of their own: %s (what is written for a method wins)", text)
+    _log.warning("inherited from [method]: %s (a method's own options take precedence)", text)
 
 
 @cache

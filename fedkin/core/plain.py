@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -75,17 +76,30 @@ def plain_options(cls: type[T]) -> type[T]:
 
 
 def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """A decorator of a function: NumPy's numbers in its arguments become Python's."""
+    """A decorator of a function: NumPy's numbers in its arguments become Python's.
+
+    A list, an array or a range becomes a tuple where the argument is annotated as one.
+    """
 
     untyped: Any = call
+    parameters = inspect.signature(call).parameters
+    names = list(parameters)
+    tuples = {name for name, parameter in parameters.items() if "tuple[" in str(parameter.annotation)}
 
     @functools.wraps(call)
     def called_with_plain(*args: P.args, **options: P.kwargs) -> R:
-        by_position: Any = [plain(value) for value in args]
-        by_name: Any = {name: plain(value) for name, value in options.items()}
+        by_position: Any = [_argument(value, name in tuples) for name, value in zip(names, args, strict=False)]
+        by_position += args[len(names) :]
+        by_name: Any = {name: _argument(value, name in tuples) for name, value in options.items()}
         return untyped(*by_position, **by_name)
 
     return called_with_plain
+
+
+def _argument(value: Any, as_tuple: bool) -> Any:
+    """The value of an argument."""
+    made = _option(value, as_tuple)
+    return tuple(made) if as_tuple and isinstance(made, list) else made
 
 
 def _option(value: Any, as_tuple: bool) -> Any:

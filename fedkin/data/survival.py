@@ -1,14 +1,17 @@
 """Survival data as risk sets: samples of which a Cox model says who dies first.
 
 The partial likelihood of Cox (1972) is a product over deaths, of the softmax of the risks of all patients who were at
-risk at that time: everybody whose time is that of the death or later. So a death with other patients at risk is one
-sample, whose label is the position of the patient who died. The cross entropy of a sample is its term of the Cox loss,
-and the mean over samples is a loss per event, as no sample is without one. A draw of the patients at risk is enough
-(nested case-control sampling: Thomas 1977; Goldstein & Langholz 1992).
+risk at that time: all whose time is that of the death or later. So a death with other patients at risk is one
+sample, whose label is the position of the patient who died. The cross entropy of a sample is its term of the Cox loss.
+
+The training loss is the mean over samples, not over deaths: a death without another patient at risk has no sample, as
+its term is 0 whatever the model is. So the loss of whole risk sets is the Cox loss times deaths / samples, and its
+gradient has the same direction. ``fedkin.cox_loss`` is the exact loss per death. A draw of the patients at risk is
+enough to train on (nested case-control sampling: Thomas 1977; Goldstein & Langholz 1992).
 
 Several deaths at the same time are in each other's risk sets. With "breslow" each has the whole risk set (Breslow
 1974). With "efron" the k-th of d deaths, k = 0 .. d - 1, has a risk set in which the d patients have weight 1 - k / d
-(Efron 1977).
+(Efron 1977). The cross entropy of such a sample is its term of the loss minus log(1 - k / d), a constant of the data.
 
 Where a sample has two patients, whether the one who died first has the higher risk is one comparable pair of Harrell's
 C-index, so the accuracy over all pairs is the C-index.

@@ -9,24 +9,63 @@ stratified by client.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float
 
+from fedkin.core.errors import DataError
+from fedkin.core.validation import check_choice
 
-def cox_loss(
-    scores: Float[np.ndarray, "n"],
-    times: Float[np.ndarray, "n"],
-    died: Bool[np.ndarray, "n"],
-    ties: str = "breslow",
-) -> float | None:
+_TIES = ("breslow", "efron")
+
+
+def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float | None:
     """The Cox loss per event; None for patients without an event.
 
     Args:
-        scores: risk of each patient; the higher, the sooner it dies.
-        times: until the event, or until a patient was last seen.
-        died: whether the event was observed; else the patient is censored.
+        scores: risk of each patient [n]; the higher, the sooner it dies.
+        times: until the event, or until a patient was last seen [n].
+        died: whether the event was observed [n]: booleans, or 1 and 0; else the patient is censored.
         ties: of events at the same time: ``breslow`` or ``efron``.
+
+    Raises:
+        DataError: arrays of other lengths than each other's, a number that is not finite, or events that are no
+            booleans.
+        MethodError: unknown ties.
     """
+    check_choice("ties", ties, _TIES)
+    risks = _finite("scores", scores)
+    ends = _finite("times", times)
+    events = _finite("died", died)
+    if not len(risks) == len(ends) == len(events):
+        raise DataError(
+            f"cox_loss: one score, time and event for each patient are expected, got {len(risks)} scores, "
+            f"{len(ends)} times and {len(events)} events"
+        )
+    if not np.isin(events, (0, 1)).all():
+        other = events[~np.isin(events, (0, 1))][0]
+        raise DataError(f"cox_loss: died must be True or False, or 1 or 0, for each patient; got {other:g}")
+    return _loss_per_event(risks, ends, events == 1, ties)
+
+
+def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
+    """One number for each patient, or DataError."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"cox_loss: {name} must be one number for each patient, got {values!r:.60}") from None
+    if array.ndim != 1:
+        raise DataError(f"cox_loss: {name} must be one number for each patient, got the shape {list(array.shape)}")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise DataError(f"cox_loss: {name} must be finite numbers, got {array[row]} in row {row}")
+    return array
+
+
+def _loss_per_event(
+    scores: Float[np.ndarray, "n"], times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"], ties: str
+) -> float | None:
     events = int(died.sum())
     if not events:
         return None

@@ -11,13 +11,13 @@ from jaxtyping import Array, Float
 from fedkin.core.errors import ModelError
 from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
-from fedkin.models.perceptron import Perceptron, features
+from fedkin.models.perceptron import Perceptron, features, hidden_widths
 
 ABSENT = -1e9  # the score of a place without a patient: never the highest, and nothing in a softmax
 
 
 @plain_arguments
-def cox(data: Samples, hidden: tuple[int, ...] = ()) -> Model:
+def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
     """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
 
     The softmax over a sample's patients is a factor of the partial likelihood, so that the usual cross entropy is the
@@ -38,9 +38,8 @@ def cox(data: Samples, hidden: tuple[int, ...] = ()) -> Model:
             f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, got samples "
             f"{list(data.x.shape[1:])} of {data.classes} classes; for other data use mclr or mlp"
         )
-    if any(width < 1 for width in hidden):
-        raise ModelError(f"cox: widths of hidden layers must be at least 1, got {hidden}")
-    return _cox((data.x.shape[2] - 1, *hidden, 1))
+    widths = hidden_widths("cox", hidden)
+    return _cox((data.x.shape[2] - 1, *widths, 1))
 
 
 class RiskSet(eqx.Module):

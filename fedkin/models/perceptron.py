@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,13 +39,32 @@ def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> 
 
     Args:
         data: numeric features.
-        hidden: width of the hidden layer, or of each.
+        hidden: width of the hidden layer, or of each: a tuple, a list or an array.
         l2: as for ``mclr``.
     """
-    widths = hidden if isinstance(hidden, tuple) else (hidden,)
-    if not widths or min(widths) < 1:
-        raise ModelError(f"mlp: hidden must be a width of at least 1, or several of them, got {hidden}")
+    widths = hidden_widths("mlp", hidden)
+    if not widths:
+        raise ModelError("mlp: hidden names no width; give one or more, such as 128 or (128, 64), or take mclr")
     return _perceptron((features(data), *widths, data.classes), l2)
+
+
+def hidden_widths(model: str, hidden: Any) -> tuple[int, ...]:
+    """Widths of hidden layers as a tuple.
+
+    Args:
+        model: its name, for messages.
+        hidden: a width, or a tuple of them.
+
+    Raises:
+        ModelError: a width that is no whole number of at least 1.
+    """
+    widths = hidden if isinstance(hidden, tuple) else (hidden,)
+    for width in widths:
+        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+            raise ModelError(
+                f"{model}: hidden must be whole numbers of at least 1, such as 128 or (128, 64); got {width!r}"
+            )
+    return widths
 
 
 class Perceptron(eqx.Module):

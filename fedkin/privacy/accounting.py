@@ -19,7 +19,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fedkin.core.errors import ConfigError, MissingExtra
@@ -32,6 +32,12 @@ _FIRST_NOISE = 1.0  # the multiplier from which a search starts
 # Above this epsilon the Renyi bound is the figure: an epsilon this large gives no protection.
 MOST_EPSILON = 50.0
 
+# Steps of a distribution of losses. Those of dp-accounting by default are fine. With a cap, coarse ones are a hundred
+# times as fast and give a figure that is above that of fine ones by less than the coarse step.
+_FINE_STEP = 1e-4
+_COARSE_STEP = 1e-2
+_CLOSE = 1e-3  # relative; fine steps decide for coarse figures that are above a target by less
+
 # dp-accounting cuts a tail of 1e-15 off a distribution of losses. Below ten times that, the tail decides.
 LEAST_DELTA = 1e-14
 
@@ -41,7 +47,7 @@ class NoisyRounds:
     """Rounds of one mechanism: a Gaussian on the sum over a Poisson sample of the clients.
 
     Attributes:
-        probability: q, with which each client takes part in a round; 1: everybody does.
+        probability: q, with which each client takes part in a round; 1: all clients take part.
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clipping norm.
         count: how many rounds.
         cap: most clients of a round, where a device needs one; None: no limit. Larger samples are cut at random.
@@ -106,13 +112,40 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         return math.inf
     if by_renyi_bound(rounds, delta):
         return renyi_epsilon(rounds, delta)
-    value = _spent(_library("dp_accounting.pld").PLDAccountant, rounds, delta)
-    if rounds.cap is None:
-        bound = renyi_epsilon(rounds, delta)
-        if math.isinf(value):  # the tails that many rounds lose together are more than delta
-            return bound
-        check(value, bound)
+    if rounds.cap is not None:
+        coarse = _pld_epsilon(rounds, delta, _COARSE_STEP)
+        return coarse if coarse > MOST_EPSILON else _pld_epsilon(rounds, delta, _FINE_STEP)
+    value = _pld_epsilon(rounds, delta, _FINE_STEP)
+    bound = renyi_epsilon(rounds, delta)
+    if math.isinf(value):  # the tails that many rounds lose together are more than delta
+        return bound
+    check(value, bound)
     return value
+
+
+def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
+    """Whether rounds cost at most an epsilon.
+
+    Args:
+        target: the epsilon.
+        delta: the probability that the bound does not hold.
+        rounds: what is released.
+
+    Raises:
+        ConfigError: the two accountants contradict each other.
+        MissingExtra: dp-accounting is not installed.
+    """
+    if rounds.cap is None or rounds.lacks_noise or by_renyi_bound(rounds, delta):
+        return epsilon(rounds, delta) <= target
+
+    # The figure of coarse steps is never too low. Most rounds that a search tries cost far more or far less.
+    step = min(max(target * _CLOSE, _FINE_STEP), _COARSE_STEP)
+    coarse = _pld_epsilon(rounds, delta, step)
+    if coarse <= target:
+        return True
+    if coarse > target * (1 + _CLOSE):
+        return False
+    return epsilon(rounds, delta) <= target
 
 
 def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
@@ -141,7 +174,7 @@ def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
     """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound that takes milliseconds.
 
     No bound is known of a sample with a cap. There a client that is added may take the place of another one, so the
-    bound is that of everybody in every round with half the noise.
+    bound is that of all clients in every round with half the noise.
 
     Raises MissingExtra: dp-accounting is not installed.
     """
@@ -194,12 +227,11 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
         return renyi_epsilon(rounds(noise), delta) <= target
 
     def enough(noise: float) -> bool:
-        return epsilon(rounds(noise), delta) <= target
+        return costs_at_most(target, delta, rounds(noise))
 
-    # First by the quick bound, which is never too low. With a cap it is far too high, which matters only where the
-    # epsilon means something. Of a cold start alone the target may be between price and bound.
-    close = rounds(_FIRST_NOISE).cap is None or target > MOST_EPSILON
-    quick = close and enough_by_bound(_MOST_NOISE)
+    # First by the quick bound, which is never too low. With a cap it is far too high. Of a cold start alone the
+    # target may be between price and bound.
+    quick = rounds(_FIRST_NOISE).cap is None and enough_by_bound(_MOST_NOISE)
     price = enough_by_bound if quick else enough
     if not price(_MOST_NOISE):
         raise ConfigError(
@@ -230,7 +262,14 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
         MissingExtra: dp-accounting is not installed.
     """
     search = Search(f"privacy: finding how many rounds cost at most epsilon = {target:g}")
-    return search.most(lambda count: epsilon(rounds(count), delta) <= target, most)
+    return search.most(lambda count: costs_at_most(target, delta, rounds(count)), most)
+
+
+@cache
+def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
+    """The epsilon of rounds by a distribution of losses in steps; it is never too low."""
+    accountant = partial(_library("dp_accounting.pld").PLDAccountant, value_discretization_interval=step)
+    return _spent(accountant, rounds, delta)
 
 
 def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) -> float:

@@ -84,9 +84,15 @@ class ClientDP:
                 f"take less than {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
+            # With a cap the noise is found from the figure itself; a noise that is given is not found.
+            by_bound = self.noise_multiplier is None and self.cap is None
+            how = (
+                f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, which asks for a "
+                "little more of it)"
+            )
             found.append(
-                f"privacy: epsilon = {self.epsilon:g} protects nothing (above {accounting.MOST_EPSILON:g} the noise "
-                "is found from the Renyi bound, which asks for a little more of it); set privacy.epsilon to 10 or less"
+                f"privacy: epsilon = {self.epsilon:g} protects nothing{how if by_bound else ''}; "
+                "set privacy.epsilon to 10 or less"
             )
         return found
 
@@ -160,7 +166,7 @@ class ClientDP:
             known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
         raise ConfigError(
             f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by sampling{known}: set "
-            f'run.selection="poisson", or run.cohort={clients} so that everybody takes part'
+            f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
         )
 
 

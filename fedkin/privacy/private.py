@@ -43,7 +43,7 @@ def refusal(method: Method, uncharged: str = "refuse") -> str | None:
         return f"{name} has several models of a client in one round, and a client may add one vector to the sums"
     if uncharged == "infinite":
         return None
-    insist = "privacy.uncharged='infinite' runs it all the same, and its epsilon is infinite"
+    insist = "privacy.uncharged='infinite' runs it, and its epsilon is infinite"
     if needs.updates == "single":
         why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
         return f"{name} reads single updates{why}, which no noise on sums covers; {insist}"

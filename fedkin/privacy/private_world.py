@@ -98,7 +98,7 @@ class PrivateWorld(WorldProxy):
         if self._mechanism.settings.uncharged == "refuse":
             raise TaskError(
                 f"privacy: the task {task.name} sends what no noise covers (round {self._round}); "
-                "privacy.uncharged='infinite' runs it all the same, and epsilon is infinite"
+                "privacy.uncharged='infinite' runs it, and epsilon is infinite"
             )
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(

@@ -63,7 +63,7 @@ def group_rows(
         raise TaskError(f"secret: a client has several rows of the task {task.name}, and may add one vector only")
     if not hide_choice and task.model_index is None:
         raise TaskError(
-            "secret: clients choose their clusters as they train, so that nobody can tell beforehand who adds up with "
+            "secret: clients choose their clusters as they train, so that it is not known beforehand who adds up with "
             "whom: set secret.hide_choice=true"
         )
     groups = np.zeros(len(clients), np.int64) if hide_choice else np.asarray(task.model_index, np.int64)
@@ -160,7 +160,7 @@ class SecretCall:
         for group in groups:
             if group not in left:
                 count, size = group.exchange.needed, group.exchange.places.shape[1]
-                self.lost[group.number] = f"nobody has {count} of its {size} holders of shares left"
+                self.lost[group.number] = f"no client has {count} of its {size} holders of shares left"
         return left
 
     def _train(self, groups: list[_Group]) -> None:

@@ -195,7 +195,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
     private = [run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
-    lines.extend(f"Not run: {line}." for line in comparison.not_run)
+    lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
     if comparison.missing:
         total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
         lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")

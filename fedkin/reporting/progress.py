@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -140,8 +140,13 @@ def plain_line(record: Record, rounds: int) -> str:
     )
 
 
-def table(summaries: list[dict[str, Any]]) -> Table:
-    """The final table: one row per method."""
+def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None) -> Table:
+    """The final table: one row per method.
+
+    Args:
+        summaries: of the runs.
+        names: of all clients, by position; None where they have none.
+    """
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
@@ -159,7 +164,7 @@ def table(summaries: list[dict[str, Any]]) -> Table:
     ]
     lines += [_messages(s) for s in summaries if "messages_down" in s]
     lines += [f"{method_title(s['method'])}: {privacy_in_words(s['privacy'])}" for s in summaries if "privacy" in s]
-    lines += [f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s))]
+    lines += [f"{method_title(s['method'])}: {line}" for s in summaries if (line := robust_text(s, names))]
     lines += [f"{method_title(s['method'])}: {secret_in_words(s['secret'])}" for s in summaries if "secret" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
@@ -49,7 +49,8 @@ class Byzantine:
             every model, such as losses and cosines; ``sizes`` (2^40 samples), ``bits`` (yes to all questions, such as
             whether their data have shifted), ``choice`` (IFCA: the model that fewest others chose); ``none``.
         against: the rule that optimal attacks know.
-        clients: the attackers' numbers, in place of share and spread.
+        clients: the attackers' positions, from 0, in place of share and spread. Names of clients are not positions:
+            the position of the client "6" is ``data.client_names.index("6")``.
         seed: of who they are.
     """
 
@@ -69,6 +70,7 @@ class Byzantine:
         check_choice("disguise", self.disguise, (*DISGUISES, NOTHING))
         check_choice("lie", self.lie, (*LIES, NOTHING))
         check_fraction("share", self.share)
+        _check_positions(self.clients)
         parse(self.against)
         if self.disguise != NOTHING and not self.start:
             raise ConfigError(
@@ -167,12 +169,26 @@ class Byzantine:
         return sent
 
 
+def _check_positions(clients: Any) -> None:
+    """Refuse (ConfigError) attackers that are no positions, such as names."""
+    if clients is None:
+        return
+    for client in clients if isinstance(clients, (tuple, list)) else [None]:
+        if isinstance(client, bool) or not isinstance(client, int):
+            given = clients if client is None else client
+            raise ConfigError(
+                "attack.clients: expected positions of clients, whole numbers from 0 in a tuple or list such as "
+                f'(0, 3); got {given!r}. The position of the client "a" is data.client_names.index("a")'
+            )
+
+
 def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
     mask = np.zeros(total, bool)
     for client in clients:
         if not 0 <= client < total:
             raise ConfigError(
-                f"attack.clients: there is no client at position {client}; positions are 0 to {total - 1}"
+                f"attack.clients: there is no client at position {client}; positions are 0 to {total - 1}, "
+                "whatever the names of clients are (data.client_names.index(name) is the position of one)"
             )
         mask[client] = True
     return mask

@@ -7,8 +7,14 @@ from typing import Any
 
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError, DataError, FedkinError, MethodError, ModelError, unknown
+from fedkin.core.method import Method
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.run.method_options import OPTION_KINDS
+from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
+
+_OPTIONS = {**OPTION_KINDS, "scenario": Population, "shift": Shift, "local": LocalTraining}
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
@@ -24,10 +30,7 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
         ConfigError, MethodError, DataError, ModelError: with what is written instead.
     """
     for method in methods:
-        if isinstance(method, str):
-            raise _named(MethodError, "method", method, registry.methods(), f"fk.{registry.method_title(method)}()")
-        if isinstance(method, type):
-            raise MethodError(f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}")
+        check_method(method)
     if isinstance(data, str):
         raise _named(DataError, "data set", data, registry.datasets(), f"fk.data.{data}(clients=...)")
     if not isinstance(data, FederatedData):
@@ -39,6 +42,24 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
         raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
+
+
+def check_method(method: Any) -> None:
+    """Refuse (MethodError) what is no method: a name, a class, an option of methods, or anything else."""
+    if isinstance(method, str):
+        raise _named(MethodError, "method", method, registry.methods(), f"fk.{registry.method_title(method)}()")
+    if isinstance(method, type):
+        raise MethodError(f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}")
+    if isinstance(method, Method):
+        return
+    name = type(method).__name__
+    for argument, kind in _OPTIONS.items():
+        if isinstance(method, kind):
+            raise MethodError(
+                f"{name} is no method but an option of methods: give it by name, {argument}=fk.{name}(...), beside a "
+                "method such as fk.FedAvg()"
+            )
+    raise MethodError(f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}")
 
 
 def _named(error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str) -> FedkinError:

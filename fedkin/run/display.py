@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedkin.config.registry import method_title
-from fedkin.core.display import count, html_table
+from fedkin.core.display import client_list, count, html_table
 from fedkin.robust.splitting import SUSPECT
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("final accuracy", "best accuracy", "bottom 10%", "clusters")
 LISTED = 8  # suspects at most, in a line
 ATTACKED = ("honest accuracy", "honest bottom 10%", "attackers alone")  # where clients attack
 
 
-def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> str:
+def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> str:
     """A run in three lines: what ran, how accurate it is, and its clusters.
 
     Args:
         summary: ``Run.summary``.
         against: those of the methods beside it.
+        names: of all clients, by position; None where they have none.
     """
     chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
     best = f"{_percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
@@ -29,7 +33,7 @@ def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> st
     beside = "".join(
         f"; {method_title(other['method'])} beside it: {_percent(other['final_accuracy'])}" for other in against
     )
-    robust = robust_text(summary)
+    robust = robust_text(summary, names)
     attacked = f"\n  {robust}" if robust else ""
     return (
         f"Run of {_title(summary)}: {count(summary['rounds'], 'round')}, seed {summary['seed']}\n"
@@ -37,11 +41,24 @@ def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]]) -> st
     )
 
 
-def robust_text(summary: Mapping[str, Any]) -> str:
+def names_by_position(clients: pd.DataFrame) -> list[str] | None:
+    """Names of clients by their position, from the table of a run; None where they have none.
+
+    Args:
+        clients: the table. A client without a row has its position as its name.
+    """
+    if "name" not in clients:
+        return None
+    names = {int(client): str(name) for client, name in zip(clients["client"], clients["name"], strict=True)}
+    return [names.get(position, str(position)) for position in range(max(names, default=-1) + 1)]
+
+
+def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) -> str:
     """What a summary says of clients that attack, or that a robust rule suspects, in a line; empty of other runs.
 
     Args:
         summary: of any run.
+        names: of all clients, by position; None where they have none.
     """
     if "attackers" in summary:
         return attack_text(summary)
@@ -49,8 +66,8 @@ def robust_text(summary: Mapping[str, Any]) -> str:
         return ""
     clients = suspects(summary)
     more = ", ..." if len(clients) > LISTED else ""
-    names = f" ({', '.join(map(str, clients[:LISTED]))}{more})" if clients else ""
-    return f"the rule suspects {count(len(clients), 'client')}{names}"
+    listed = f" ({client_list(clients[:LISTED], names)}{more})" if clients else ""
+    return f"the rule suspects {count(len(clients), 'client')}{listed}"
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:

@@ -162,6 +162,9 @@ _EXPECTED = {
     "secret": (SecretSums, "a value, such as fk.SecretSums(least=5)"),
 }
 
+# The class of each option.
+OPTION_KINDS: dict[str, type] = {name: kind for name, (kind, _) in _EXPECTED.items()}
+
 
 def checked_options(*options: Any) -> MethodOptions:
     """Options of simulated methods, in their order, or None for those that are left out. Raises ConfigError for others,

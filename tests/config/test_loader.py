@@ -111,6 +111,9 @@ def test_what_a_constructor_refuses_has_its_place() -> None:
         ("1_000", 1000),
         ("[.1, 1., 2]", [0.1, 1.0, 2]),
         ("{lr = .1}", {"lr": 0.1}),
+        ('{"local.lr" = [.1, 1.]}', {"local.lr": [0.1, 1.0]}),
+        ("{'local.lr' = .5}", {"local.lr": 0.5}),
+        ('["a.5", .5, "say \\" .5"]', ["a.5", 0.5, 'say " .5']),
     ],
 )
 def test_numbers_need_no_digit_on_both_sides_of_the_point(text: str, value: object) -> None:
@@ -119,7 +122,7 @@ def test_numbers_need_no_digit_on_both_sides_of_the_point(text: str, value: obje
     assert parse_override(f"local.lr={text}").value == value
 
 
-@pytest.mark.parametrize("text", [".", "..", "./1.", "1.2.3", "v1.", "data/.1", ".1a", "a.b", "192.168.0.1"])
+@pytest.mark.parametrize("text", [".", "..", "./1.", "1.2.3", "v1.", "data/.1", ".1a", "a.b", "192.168.0.1", "it's .5"])
 def test_points_in_words_stay(text: str) -> None:
     assert parse_value(text) == text
 

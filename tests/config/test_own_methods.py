@@ -92,7 +92,10 @@ def test_names_of_the_library_are_as_before() -> None:
         ({"name": MINE, "clustres": 4}, ["method.clustres", "did you mean 'clusters'"]),
         ({"name": MINE, "clusters": "four"}, ["method.clusters", "integer"]),
         ({"name": MINE, "clusters": 99}, ["refuses its options", "ValueError: too many"]),
-        ({"name": "__main__:Nobody"}, ["script, a notebook or a function", "resume=True", "module of its own"]),
+        (
+            {"name": "__main__:Nobody"},
+            ["script, a notebook or a function", "resume=True", "put the class into a module"],
+        ),
     ],
 )
 def test_what_cannot_be_found_or_made_is_told_with_its_place(beside: Path, method: Any, words: list[str]) -> None:

@@ -82,6 +82,21 @@ def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
     assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # who died last of all has a term of 0
 
 
+@pytest.mark.parametrize(("ties", "times"), [("breslow", [1, 2, 3, 4]), ("efron", [1, 1, 2, 2])])
+def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(ties: str, times: list[int]) -> None:
+    """Without risks, of four deaths. The last of four times has no other patient at risk, and no sample; by Efron all
+    four have one, and those of the second deaths, k = 1 of d = 2, have -log(1/2) more."""
+    died = np.ones(4, bool)
+    samples, y = risk_sets(np.zeros((4, 1)), np.array(times, float), died, 4, 1, np.random.default_rng(0), "a", ties)
+    present = samples[..., -1]
+    cross_entropy = np.log(present.sum(axis=1)) - np.log(present[np.arange(len(y)), y])
+    exact = fk.cox_loss(np.zeros(4), times, died, ties)
+    assert exact is not None and len(y) == {"breslow": 3, "efron": 4}[ties]
+    constant = {"breslow": 0.0, "efron": 2 * np.log(2)}[ties]
+    assert cross_entropy.mean() == pytest.approx((exact * 4 + constant) / len(y))
+    assert cross_entropy.mean() == pytest.approx({"breslow": 1.059, "efron": 1.141}[ties], abs=1e-3)
+
+
 def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
     x, times, died = survival(20)
     x[:, 0] = np.arange(20)

@@ -28,7 +28,7 @@ TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy Hierarchical study_eps
 Gossip Local Oracle PANM PANMLoss PENS
 Advice advise Requirements subspace_angles
-Clustered Comparison compare draw report
+Clustered Comparison compare cox_loss draw report
 jax_client torch_client STOP
 """
 

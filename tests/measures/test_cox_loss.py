@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkin as fk
+from fedkin.core.errors import FedkinError
 from fedkin.measures.cox_loss import cox_loss
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -53,6 +55,34 @@ def test_without_ties_both_are_the_same_and_a_shift_of_scores_changes_nothing() 
     breslow = cox_loss(scores, times, died)
     assert breslow == pytest.approx(cox_loss(scores, times, died, "efron"), rel=1e-12)
     assert breslow == pytest.approx(cox_loss(scores + 700, times, died), rel=1e-9)
+
+
+def test_lists_and_events_as_numbers_are_what_booleans_are() -> None:
+    """By hand: of scores 0, times 1 to 4, all events, (log 4 + log 3 + log 2 + log 1) / 4."""
+    by_hand = np.log(24) / 4
+    assert fk.cox_loss([0, 0, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]) == pytest.approx(by_hand)
+    assert fk.cox_loss(np.zeros(4), np.arange(4), [True] * 4) == pytest.approx(by_hand)
+
+    some = fk.cox_loss([0.5, 0.0, 0.0], [1, 2, 3], [0, 1, 0])  # positions 0 and 1, if numbers were taken for rows
+    assert some == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"ties": "exact"}, ["ties", "'exact'", "breslow", "efron"]),
+        ({"died": [1, 2, 0]}, ["died", "True or False", "got 2"]),
+        ({"times": [1.0, 2.0]}, ["3 scores", "2 times", "3 events"]),
+        ({"times": [1.0, float("nan"), 2.0]}, ["times", "finite", "row 1"]),
+        ({"scores": [[1.0], [2.0], [3.0]]}, ["scores", "one number for each patient", "[3, 1]"]),
+        ({"scores": ["a", "b", "c"]}, ["scores", "one number for each patient"]),
+    ],
+)
+def test_bad_patients_are_refused(changed: dict[str, Any], words: list[str]) -> None:
+    right: dict[str, Any] = {"scores": [1.0, 2.0, 3.0], "times": [1.0, 2.0, 3.0], "died": [1, 1, 0]}
+    with pytest.raises(FedkinError) as refused:
+        fk.cox_loss(**(right | changed))
+    assert all(word in str(refused.value) for word in words), refused.value
 
 
 def test_patients_without_an_event_have_no_loss() -> None:

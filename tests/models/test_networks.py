@@ -18,6 +18,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, mobilenet, rnn
 from fedkin.models.model import Model
+from fedkin.models.perceptron import hidden_widths
 
 IMAGE = (28, 28, 1)
 NUMERIC = ("mclr", "mlp", "cnn")  # the models of text are tested in test_recurrent.py
@@ -91,6 +92,27 @@ def test_a_perceptron_of_two_hidden_layers() -> None:
         y = y @ kernel.reshape(len(bias), -1).T + bias
         y = y if len(bias) == 4 else np.maximum(y, 0)
     np.testing.assert_allclose(scores(model, w, d.x), y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden", [[9, 5], np.array([9, 5]), (np.int64(9), 5), [np.int32(9), np.int32(5)]])
+def test_widths_may_be_a_list_or_an_array(hidden: Any) -> None:
+    d = data((20,), 4)
+    untyped: Any = mlp
+    assert untyped(d, hidden) == untyped(d, hidden=hidden) == mlp(d, hidden=(9, 5))
+    assert untyped(d, hidden=np.array([9])) == untyped(d, hidden=[9]) == mlp(d, hidden=9)
+
+
+@pytest.mark.parametrize("hidden", [0, (8, 0), 2.5, (8.0,), "8", True, ([8, 4],)])
+def test_other_widths_are_refused(hidden: Any) -> None:
+    with pytest.raises(ModelError, match=r"mlp: hidden must be whole numbers of at least 1, such as 128 or \(128, 64"):
+        hidden_widths("mlp", hidden)
+
+
+def test_a_width_below_one_and_no_width_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"mlp: hidden must be whole numbers of at least 1.*got 0"):
+        mlp(data((20,), 4), hidden=(8, 0))
+    with pytest.raises(ModelError, match="mlp: hidden names no width"):
+        mlp(data((20,), 4), hidden=())
 
 
 def assert_covers(spec: ModelSpec) -> None:

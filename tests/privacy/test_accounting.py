@@ -186,6 +186,41 @@ def test_noise_for_an_epsilon_of_rounds_with_a_cap() -> None:
     assert z > calibrate(2.0, 1e-3, lambda z: NoisyRounds(0.1, z, 2))
 
 
+@pytest.mark.parametrize("target", [9.0, 60.0, 200.0])
+def test_a_search_with_a_cap_takes_fine_steps_only_near_the_target(
+    target: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fine steps take ten seconds each: a search of twenty noises must not take them for every one."""
+    pld_epsilon = accounting._pld_epsilon
+    steps: list[float] = []
+
+    def spied(rounds: NoisyRounds, delta: float, step: float) -> float:
+        steps.append(step)
+        return pld_epsilon(rounds, delta, max(step, 1e-2))  # so that the test itself is fast
+
+    def rounds(noise: float) -> NoisyRounds:
+        return NoisyRounds(0.2, noise, 5, 8, 40)
+
+    monkeypatch.setattr(accounting, "_pld_epsilon", spied)
+    accounting.epsilon.cache_clear()
+    noise = calibrate(target, 1e-5, rounds)
+    found = list(steps)
+    cost = epsilon(rounds(noise), 1e-5)
+    costs_of_less = epsilon(rounds(noise * 0.998), 1e-5)
+    accounting.epsilon.cache_clear()
+    assert 8 < len(found) < 40
+    assert found.count(1e-4) <= 2
+    assert cost <= target < costs_of_less
+
+
+def test_coarse_steps_decide_as_fine_ones_do() -> None:
+    rounds = NoisyRounds(0.1, 2.0, 2, 8, 50)
+    cost = epsilon(rounds, 1e-3)
+    assert accounting.costs_at_most(cost, 1e-3, rounds)
+    assert not accounting.costs_at_most(cost * (1 - 1e-6), 1e-3, rounds)
+    assert not accounting.costs_at_most(cost / 2, 1e-3, rounds)
+
+
 def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_the_noise() -> None:
     capped = NoisyRounds(0.5, 0.1, 10, 30, 50)
     assert epsilon(capped, 1e-5) == renyi_epsilon(NoisyRounds(1.0, 0.05, 10), 1e-5)
@@ -194,6 +229,10 @@ def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_
 def test_worthless_settings_are_named_with_their_cure() -> None:
     (large,) = ClientDP(epsilon=200.0, delta=1e-5).warnings(100)
     assert "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
+    for found_by_figure in (ClientDP(epsilon=200.0, cap=8), ClientDP(epsilon=200.0, noise_multiplier=1.0)):
+        (large,) = found_by_figure.warnings(100)
+        assert "epsilon = 200 protects nothing" in large and "10 or less" in large
+        assert "Renyi" not in large
     (one_client,) = ClientDP(epsilon=2.0, delta=0.01).warnings(100)
     assert "delta = 0.01 with 100 clients" in one_client
     assert ClientDP(epsilon=50.0, delta=1e-5).warnings(100) == []

@@ -83,6 +83,25 @@ def test_attackers_are_as_many_as_asked_for_and_spread() -> None:
         Byzantine(clients=(6,)).attackers(6, None)
 
 
+@pytest.mark.parametrize(
+    ("clients", "shown"), [(("3",), "'3'"), ((0, 1.5), "1.5"), ((True,), "True"), (3, "3"), ("3", "'3'")]
+)
+def test_attackers_are_positions(clients: Any, shown: str) -> None:
+    untyped: Any = Byzantine
+    with pytest.raises(ConfigError) as refused:
+        untyped(clients=clients)
+    assert "attack.clients: expected positions of clients, whole numbers from 0" in str(refused.value)
+    assert f"got {shown}." in str(refused.value) and "data.client_names.index(" in str(refused.value)
+    assert Byzantine(clients=()).attackers(2, None).tolist() == [False, False]
+
+
+def test_the_position_of_a_named_attacker() -> None:
+    data = fk.data.from_arrays(np.eye(6), np.arange(6) % 2, clients=np.arange(6) + 1, test=0)
+    assert data.client_names is not None
+    position = data.client_names.index("6")
+    assert Byzantine(clients=(position,)).attackers(6, None).tolist() == [False] * 5 + [True]
+
+
 def test_what_attackers_send_is_made_of_honest_updates_of_their_model() -> None:
     updates = np.array([[1.0, 0], [3, 0], [9, 9], [0, 4], [9, 9]], np.float32)
     index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, False, True, False, True])

@@ -9,6 +9,8 @@ import torch
 
 import fedkin as fk
 from fedkin.data.federated import FederatedData
+from fedkin.reporting.progress import table
+from fedkin.run.display import names_by_position
 
 
 def test_data_in_three_lines(tiny: FederatedData) -> None:
@@ -76,3 +78,20 @@ def test_names_of_classes_are_in_the_description_and_decide_nothing(tiny: Federa
     runs = [fk.simulate(fk.FedAvg(), one, fk.models.mclr(one), rounds=1, cohort=2) for one in (tiny, named)]
     assert runs[1].config["data"]["label_names"] == ["ill", "well"] and "label_names" not in runs[0].config["data"]
     assert runs[0].fingerprint == runs[1].fingerprint
+
+
+def test_suspects_have_the_names_of_the_data() -> None:
+    """Clients named 1 to 6: positions 0 and 4 are the clients 1 and 5."""
+    data = fk.data.from_arrays(np.eye(12), np.arange(12) % 2, clients=np.arange(12) % 6 + 1, test=0)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
+    run.final["rule_weights"] = [0.1, 1.0, 1.0, 1.0, 0.2, None]
+    assert "the rule suspects 2 clients (1, 5)" in repr(run)
+    shown = table([run.summary()], names_by_position(run.clients))
+    assert "the rule suspects 2 clients (1, 5)" in str(shown.caption)
+
+
+def test_suspects_without_names_have_their_positions(tiny: FederatedData) -> None:
+    run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6)
+    run.final["rule_weights"] = [0.1, *[1.0] * 11]
+    assert names_by_position(run.clients) is None
+    assert "the rule suspects 1 client (0)" in repr(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,19 @@ class Comparison:
     @property
     def not_run(self) -> list[str]:
         """Which runs could not be run, and why: a line for all seeds of a cell that have the same reason."""
+        return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
+
+    @property
+    def partly_not_run(self) -> list[str]:
+        """As ``not_run``, of cells of which some seeds have been run: tables show no reason in their rows."""
+        return self._not_run_lines([(s, m) for s in self.settings for m in self.methods if self.runs(s, m)])
+
+    def _not_run_lines(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         lines: list[str] = []
-        for setting in self.settings:
-            for method in self.methods:
-                for reason, seeds in self._reasons(setting, method).items():
-                    some = [] if len(seeds) == len(self.seeds) else seeds
-                    lines.append(named(setting, method, reason, some))
+        for setting, method in pairs:
+            for reason, seeds in self._reasons(setting, method).items():
+                some = [] if len(seeds) == len(self.seeds) else seeds
+                lines.append(named(setting, method, reason, some))
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:

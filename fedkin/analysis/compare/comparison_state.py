@@ -58,6 +58,6 @@ def comparison_state(folder: Path) -> ComparisonState:
         if not path.exists():
             state.problems += [f"{path} is not there"] if state.finished else []
         elif path.read_bytes() != table.to_csv(index=False).encode():
-            again = "fedkin compare --resume writes it anew"
+            again = "fedkin compare --resume writes it again"
             state.problems.append(f"{path} is not what the finished runs give; {again}")
     return state
