@@ -218,7 +218,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"label {_plain(unseen[0])!r} was not in fit, which saw {', '.join(map(str, self.classes_))}"
             )
-        placed = self.run_.place(X, np.searchsorted(self.classes_, labels))
+        placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
             raise MethodError(f"client {group!r} resembles no cluster, so no model serves it")
         position = int(np.searchsorted(groups, group))
@@ -281,7 +281,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         assignment = run.assignment.copy()
         for client in np.flatnonzero(assignment == UNASSIGNED):
             own = clients == client
-            assignment[client] = run.place(x[own], y[own], resamples=1).cluster
+            assignment[client] = run.place(x[own], self._run_labels(y[own]), resamples=1).cluster
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
@@ -307,10 +307,15 @@ class Clustered(ClassifierMixin, BaseEstimator):
         # A client that no cohort had still has the equal shares of the start.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
             own = clients == client
-            placed = run.place(x[own], y[own], resamples=1)
+            placed = run.place(x[own], self._run_labels(y[own]), resamples=1)
             if placed.model is not None:
                 self.membership_[client] = placed.model.shares
                 self.labels_[client] = placed.cluster
+
+    def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
+        """Positions in ``classes_`` as the run knows the labels: by name, where they have names."""
+        names = _names(self.classes_)
+        return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
         """The model of a row of ``models_``, or of ``membership_``; made when it is first used."""

@@ -104,7 +104,7 @@ def from_hf(
         tuple(columns) if x.plain else None,
         classes,
         integers,
-        column_facts(Columns(label, by if isinstance(by, str) else None), labels, known),
+        column_facts(Columns(label, by if isinstance(by, str) else None)),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -18,7 +18,6 @@ from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples
 
-LABELS, NUMBERS = "labels", "numbers"  # how ``FederatedData.columns`` says that names were given to numbers
 _INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
 _log = logging.getLogger("fedkin")
 
@@ -140,23 +139,19 @@ def with_features(
     names = tuple(str(name) for name in features)
     names = names if len(set(names)) == len(names) else None
     labels = table[columns.label]
-    facts = column_facts(columns, labels, more.get("label_names"))
+    facts = column_facts(columns)
     return OwnSamples(place, title, x, labels, owners, split, feature_names=names, columns=facts, **more)
 
 
-def column_facts(columns: Columns, labels: Any, label_names: Sequence[str] | None) -> dict[str, str]:
+def column_facts(columns: Columns) -> dict[str, str]:
     """What is kept of a table's columns, to find them in other tables.
 
     Args:
         columns: which column is what.
-        labels: their entries.
-        label_names: names that the user gave to the classes.
     """
     facts = {"label": str(columns.label)}
     if columns.client is not None:
         facts["client"] = str(columns.client)
-    if label_names is not None and np.asarray(labels).dtype.kind in "iuf":
-        facts[LABELS] = NUMBERS
     return facts
 
 

@@ -44,11 +44,11 @@ def test_lists_of_uint8_stay_as_they_are() -> None:
 def test_columns_keep_their_names() -> None:
     """So exports know them."""
     data = from_hf(rows(), by="who", features=["weight"])
-    assert data.columns == {"label": "label", "client": "who"} and data.feature_names == ("weight",)
+    assert data.columns == {"label": "label", "client": "who", "labels": "names"} and data.feature_names == ("weight",)
     renamed = from_hf(
         rows().rename_column("label", "state"), label="state", partition="iid", num_clients=2, features="age"
     )
-    assert renamed.columns == {"label": "state"} and renamed.feature_names == ("age",)
+    assert renamed.columns == {"label": "state", "labels": "names"} and renamed.feature_names == ("age",)
     arrays = hf.Dataset.from_dict({"x": [[1.0], [2.0]] * 10, "label": [0, 1] * 10, "who": WHO})
     assert from_hf(arrays, by="who").feature_names is None
 
