@@ -26,7 +26,7 @@ from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.plain import plain
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
-from fedkin.data.client_ids import client_ids, missing_ids
+from fedkin.data.client_ids import client_ids, missing_ids, whole_ids
 from fedkin.data.from_arrays import from_arrays
 from fedkin.data.labels import check_present
 from fedkin.data.user_arrays import unmasked, user_array
@@ -361,7 +361,7 @@ def _labels(y: Any) -> Any:
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     """The client of each sample. Raises ValueError for another number of them, and for one that is missing."""
     column = column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
-    clients = client_ids(column, "Clustered", "groups")
+    clients = whole_ids(client_ids(column, "Clustered", "groups"))
     if len(clients) != samples:
         raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
     return clients
@@ -371,7 +371,7 @@ def _one_group(group: Any) -> Any:
     """The name or number of a client. Raises ValueError where it is missing."""
     if len(missing_ids(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
-    return plain(client_ids([group], "Clustered", "group")[0])
+    return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
