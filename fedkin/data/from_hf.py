@@ -105,6 +105,7 @@ def from_hf(
         classes,
         integers,
         column_facts(Columns(label, by if isinstance(by, str) else None)),
+        owners_name=by if isinstance(by, str) else "client_id",
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -217,7 +218,7 @@ class HFFeatures:
 
     def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
         if not columns:
-            raise DataError(f"{name}: expected a column of features besides the label, got none")
+            raise DataError(f"{name}: expected a column of features other than the label, got none")
         self._dataset, self._columns, self._name = dataset, columns, name
         first = slice(0, _FIRST_ROWS)
         self.plain = self._values(columns[0], slice(0, 1)).ndim == 1  # a column for each feature

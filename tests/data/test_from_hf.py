@@ -184,5 +184,10 @@ def test_clients_that_are_bytes_are_named_by_their_text() -> None:
 
 
 def test_a_missing_client_is_refused() -> None:
-    with pytest.raises(DataError, match="client_id is empty in row 19"):
+    with pytest.raises(DataError, match="who is empty in row 19"):
         from_hf(rows(who=[*WHO[:-1], None]), by="who")
+
+
+def test_a_missing_client_is_named_by_its_column() -> None:
+    with pytest.raises(DataError, match="hf: who is empty in row 0"):
+        from_hf(rows(who=[None, *WHO[1:]]), by="who")
