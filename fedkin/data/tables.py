@@ -19,6 +19,8 @@ from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples
 
 _INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
+# A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing value.
+_MARKED = re.compile(r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*")
 _log = logging.getLogger("fedkin")
 
 
@@ -213,6 +215,7 @@ def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0
         raise DataError(f"{place}: expected numeric feature columns, got none")
     for name in features:
         column = table[name]
+        _refuse_marks(column, name, place, start)
         _check_text(column, name, place, start)
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
             first = column.dropna().head(1).tolist()
@@ -249,6 +252,26 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
             f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with "
             "features="
         )
+
+
+def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
+    """Refuse (DataError) a column of numbers of which some are written with commas, or with words for missing ones."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column):
+        return
+    present = [str(cell) for cell in column.dropna()]
+    marked = np.array([bool(_MARKED.fullmatch(cell)) for cell in present], bool)
+    readable = pd.to_numeric(pd.Series(present, dtype=object), errors="coerce").notna().to_numpy()
+    has_numbers = readable.any() or any("," in cell for cell in present)
+    if not marked.any() or not has_numbers or not (marked | readable).all():
+        return
+    row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
+    raise DataError(
+        f"{place}: column {name}, row {start + row} (rows count from 0) holds {column.iloc[row]!r}, which is no "
+        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as 1234.5, leave out rows "
+        "without a value, or name the other columns with features="
+    )
 
 
 def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
