@@ -262,7 +262,7 @@ def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None
         return
     present = [str(cell) for cell in column.dropna()]
     marked = np.array([bool(_MARKED.fullmatch(cell)) for cell in present], bool)
-    readable = pd.to_numeric(pd.Series(present, dtype=object), errors="coerce").notna().to_numpy()
+    readable = ~np.asarray(pd.isna(pd.to_numeric(pd.Series(present, dtype=object), errors="coerce")))
     has_numbers = readable.any() or any("," in cell for cell in present)
     if not marked.any() or not has_numbers or not (marked | readable).all():
         return
