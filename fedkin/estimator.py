@@ -26,7 +26,7 @@ from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.plain import plain
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
-from fedkin.data.client_ids import client_ids, missing_ids
+from fedkin.data.client_ids import client_ids, missing_ids, whole_ids
 from fedkin.data.from_arrays import from_arrays
 from fedkin.data.labels import check_present
 from fedkin.data.user_arrays import unmasked, user_array
@@ -219,7 +219,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"label {_plain(unseen[0])!r} was not in fit, which saw {', '.join(map(str, self.classes_))}"
             )
-        placed = self.run_.place(X, np.searchsorted(self.classes_, labels))
+        placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
             raise MethodError(f"client {group!r} resembles no cluster, so no model serves it")
         position = int(np.searchsorted(groups, group))
@@ -283,7 +283,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         assignment = run.assignment.copy()
         for client in np.flatnonzero(assignment == UNASSIGNED):
             own = clients == client
-            assignment[client] = run.place(x[own], y[own], resamples=1).cluster
+            assignment[client] = run.place(x[own], self._run_labels(y[own]), resamples=1).cluster
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
@@ -309,10 +309,15 @@ class Clustered(ClassifierMixin, BaseEstimator):
         # A client that no cohort had still has the equal shares of the start.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
             own = clients == client
-            placed = run.place(x[own], y[own], resamples=1)
+            placed = run.place(x[own], self._run_labels(y[own]), resamples=1)
             if placed.model is not None:
                 self.membership_[client] = placed.model.shares
                 self.labels_[client] = placed.cluster
+
+    def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
+        """Positions in ``classes_`` as the run knows the labels: by name, where they have names."""
+        names = _names(self.classes_)
+        return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
         """The model of a row of ``models_``, or of ``membership_``; made when it is first used."""
@@ -358,7 +363,7 @@ def _labels(y: Any) -> Any:
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     """The client of each sample. Raises ValueError for another number of them, and for one that is missing."""
     column = column_or_1d(unmasked(groups, "Clustered", "groups")) if np.ndim(groups) == 2 else groups
-    clients = client_ids(column, "Clustered", "groups")
+    clients = whole_ids(client_ids(column, "Clustered", "groups"))
     if len(clients) != samples:
         raise ValueError(f"groups must have a client for each of {samples} samples, got {len(clients)}")
     return clients
@@ -368,7 +373,7 @@ def _one_group(group: Any) -> Any:
     """The name or number of a client. Raises ValueError where it is missing."""
     if len(missing_ids(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
-    return plain(client_ids([group], "Clustered", "group")[0])
+    return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:

@@ -306,3 +306,26 @@ def test_numpys_numbers_are_options(samples: dict[str, np.ndarray]) -> None:
 def test_options_of_another_type_are_refused(samples: dict[str, np.ndarray]) -> None:
     with pytest.raises(ConfigError, match=r"clusters must be an integer of at least 1, got 2\.5"):
         fk.Clustered("ifca", clusters=2.5).fit(**samples)
+
+
+@pytest.mark.parametrize("classes", [(1, 2), (3, 5), ("no", "yes")])
+def test_a_new_clients_labels_are_the_classes_that_fit_saw(classes: tuple[Any, Any]) -> None:
+    """Classes 1 and 2 are at positions 0 and 1."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2)).astype(np.float32)
+    groups = np.arange(80) % 4
+    is_second = (x[:, 0] > 0) ^ (groups > 1)
+    y = np.array(classes)[is_second.astype(int)]
+    model = fk.Clustered("ifca", clusters=2, rounds=4, cohort=4, lr=0.3).fit(x, y, groups)
+    for group in range(4):
+        own = groups == group
+        expected = model.score(x[own], y[own], groups[own])
+        model.assign(x[own], y[own], 10 + group)
+        assert model.score(x[own], y[own], np.full(own.sum(), 10 + group)) >= expected
+
+
+def test_clients_that_are_whole_floats_are_named_by_whole_numbers(samples: dict[str, np.ndarray]) -> None:
+    numbers = np.unique(samples["groups"], return_inverse=True)[1] + 1.0
+    model = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
+    assert model.run_.trained.client_name(0) == "1"
+    assert np.array_equal(model.predict(samples["X"], numbers), model.predict(samples["X"], numbers.astype(int)))

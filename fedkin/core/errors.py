@@ -73,6 +73,26 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
         known: all that there are.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    near = nearest(name, names)
+    hint = f"known: {', '.join(names)}" if near is None else f"did you mean {near!r}?"
     return f"unknown {kind} {name!r}; {hint}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that an unknown one probably means; None where none is similar.
+
+    Args:
+        name: the unknown one. Capitals and blanks at its ends count only where a name with the same ones is similar.
+        known: all that there are.
+    """
+    names = list(known)
+    exact = difflib.get_close_matches(name, names, n=1)
+    if exact:
+        return exact[0]
+    folded = {_folded(candidate): candidate for candidate in names}
+    similar = difflib.get_close_matches(_folded(name), folded, n=1)
+    return folded[similar[0]] if similar else None
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()

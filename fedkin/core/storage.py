@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -113,8 +114,11 @@ def _both_ends(path: Path) -> bytes:
 
 def toml_text(path: Path) -> str:
     """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that are not UTF-8 are
-    read back as ``write_atomic`` writes them."""
-    return path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    read back as ``write_atomic`` writes them. Raises ValueError for UTF-16."""
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("it is text in UTF-16, and TOML is UTF-8; save it as UTF-8")
+    return content.decode("utf-8-sig", "surrogateescape")
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

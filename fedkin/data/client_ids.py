@@ -24,7 +24,7 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
         name: what errors call the ids.
 
     Raises:
-        DataError: a missing id, ids of several types, bytes that are no UTF-8; the row is named.
+        DataError: a missing or infinite id, ids of several types, bytes that are no UTF-8; the row is named.
     """
     is_array = hasattr(values, "dtype")
     ids = user_array(values, place, name) if is_array else _of_list(values)
@@ -64,6 +64,13 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
             f"{place}: {name} is empty in row {missing[0]} ({len(missing)} such rows); drop these "
             "rows, or say whose they are"
         )
+    if owners.dtype.kind in "fO":
+        infinite = [isinstance(owner, (float, np.floating)) and np.isinf(owner) for owner in owners]
+        if any(infinite):
+            raise DataError(
+                f"{place}: {name} is infinite in row {infinite.index(True)} ({sum(infinite)} such rows); give the "
+                "client a name or a number"
+            )
     if owners.dtype != object:
         return
     kinds = [_kind(owner) for owner in owners]

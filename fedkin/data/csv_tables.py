@@ -37,6 +37,7 @@ _OTHER_KINDS = {
 }
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
+_POINT_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3})+\s*")
 _log = logging.getLogger("fedkin")
 
 
@@ -65,7 +66,10 @@ def read_csv(path: Path, names: str | None = None) -> Table:
     _check_width(table, header, path)
     table = _without_empty_columns(table)
     if separator != ",":
-        table = _with_decimal_points(table, names, path)
+        pointed = _with_decimal_points(table, names, path)
+        if not pointed.dtypes.equals(table.dtypes):
+            _refuse_pointed_thousands(table, path, encoding, separator)
+        table = pointed
     return table if names is None else _typed_names(table, names)
 
 
@@ -171,6 +175,25 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
     if changed:
         _log.warning("%s: read with decimal commas: %s", path, ", ".join(map(str, changed)))
     return table.assign(**changed)
+
+
+def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
+    """Refuse (DataError) a column of numbers in which every point may separate thousands, such as 1.200, where other
+    columns have decimal commas."""
+    import pandas as pd
+
+    floats = [name for name in table.columns if pd.api.types.is_float_dtype(table[name])]
+    with _text(path, encoding) as file:  # how they are written
+        written = pd.read_csv(file, sep=separator, usecols=floats, dtype=str, keep_default_na=False)
+    for name in floats:
+        pointed = [(row, cell) for row, cell in enumerate(written[name]) if "." in cell]
+        if pointed and all(_POINT_THOUSANDS.fullmatch(cell) for _, cell in pointed):
+            row, cell = pointed[0]
+            raise DataError(
+                f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other columns have decimal "
+                "commas, so this point may separate thousands; write the number without it, or all numbers of the "
+                "file with decimal points"
+            )
 
 
 def _has_decimal_commas(column: Any) -> bool:

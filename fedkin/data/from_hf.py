@@ -80,14 +80,8 @@ def from_hf(
     owners = None
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
-    if features is None:
-        candidates = [column for column in dataset.column_names if column not in (label, by)]
-        columns = without_row_numbers(candidates, name)
-    else:
-        columns = [features] if isinstance(features, str) else list(features)
-    for column in (label, *([by] if isinstance(by, str) else []), *columns):
-        if column not in dataset.column_names:
-            raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
+    columns = _feature_columns(dataset, features, (label, by), name)
+    _check_columns(dataset, [label, *([by] if isinstance(by, str) else []), *columns], name)
     if isinstance(by, str):
         owners = _client_column(dataset, by, name)
     known = getattr(dataset.features[label], "names", None) if label_names is None else label_names
@@ -104,7 +98,8 @@ def from_hf(
         tuple(columns) if x.plain else None,
         classes,
         integers,
-        column_facts(Columns(label, by if isinstance(by, str) else None), labels, known),
+        column_facts(Columns(label, by if isinstance(by, str) else None)),
+        owners_name=by if isinstance(by, str) else "client_id",
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -120,6 +115,21 @@ def _check_dataset(dataset: Any, name: str) -> None:
         raise DataError(f"{name}: expected a datasets.Dataset of Hugging Face, got {type(dataset).__name__}")
     if not len(dataset):
         raise DataError(f"{name}: expected one row per sample, found none")
+
+
+def _feature_columns(dataset: Any, features: Any, others: tuple[Any, ...], name: str) -> list[str]:
+    """The columns of the features: the chosen ones, or all that are not among the others."""
+    if features is not None:
+        return [features] if isinstance(features, str) else list(features)
+    candidates = [column for column in dataset.column_names if column not in others]
+    return without_row_numbers(candidates, name)
+
+
+def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
+    """Refuse (DataError) a column that is not there."""
+    for column in columns:
+        if column not in dataset.column_names:
+            raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
 
 
 def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
@@ -217,7 +227,7 @@ class HFFeatures:
 
     def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
         if not columns:
-            raise DataError(f"{name}: expected a column of features besides the label, got none")
+            raise DataError(f"{name}: expected a column of features other than the label, got none")
         self._dataset, self._columns, self._name = dataset, columns, name
         first = slice(0, _FIRST_ROWS)
         self.plain = self._values(columns[0], slice(0, 1)).ndim == 1  # a column for each feature

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,20 +10,30 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedkin.core.display import listed
-from fedkin.core.errors import DataError
+from fedkin.core.errors import DataError, nearest
 from fedkin.core.plain import plain
 from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, user_array
 
 Names = tuple[str, ...]
+LABELS, NAMES, NUMBERS = "labels", "names", "numbers"  # how ``FederatedData.columns`` says what named labels were
+_BOOLEANS = ("False", "True")
 
 
 class EncodedLabels(NamedTuple):
-    """Labels 0 .. classes-1, and the names of the classes; None where labels were numbers."""
+    """Labels 0 .. classes-1, and the names of the classes, where they have names.
+
+    Attributes:
+        y: the labels.
+        classes: C.
+        names: of the classes; None where labels were numbers without names.
+        given: NAMES where the labels were text or booleans, NUMBERS where they were numbers.
+    """
 
     y: Int[np.ndarray, "M"]
     classes: int
     names: Names | None
+    given: str
 
 
 def encode_labels(
@@ -32,8 +41,8 @@ def encode_labels(
 ) -> EncodedLabels:
     """Labels of any type as whole numbers.
 
-    Text is numbered in sorted order, or in that of ``names``; booleans become 0 and 1, named False and True; whole
-    numbers stay what they are.
+    Text is numbered in sorted order, or in that of ``names``; booleans are the text False and True; whole numbers stay
+    what they are.
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
@@ -44,21 +53,22 @@ def encode_labels(
 
     Raises:
         DataError: labels that are missing, of mixed types, not whole, out of range, or not among the names; the row is
-            named.
+            named. Booleans, where the names are not False and True.
     """
     labels = label_array(values, place)
     if labels.dtype.kind == "b":
-        names = names or ("False", "True")
-        labels = named_booleans(labels, names)
+        names = names or _BOOLEANS
+        labels = named_booleans(labels, names, place)
     if labels.dtype.kind == "U":
         known = names or tuple(str(name) for name in np.unique(labels))
         _check_names(known, classes, place)
-        return EncodedLabels(_positions(labels, known, place), len(known), known)
+        return EncodedLabels(_positions(labels, known, place), len(known), known, NAMES)
     if names is not None:
         _check_names(names, classes, place)
         classes = len(names)
     y = check_labels(labels, classes, place)
-    return EncodedLabels(y, _largest(y, place) + 1 if classes is None else classes, names)
+    classes = _largest(y, place) + 1 if classes is None else classes
+    return EncodedLabels(y, classes, names, NUMBERS)
 
 
 def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
@@ -68,9 +78,23 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     return _one_type(np.array(plain(list(values)), object), place)  # NumPy alone would make text of the 1 in [1, "1"]
 
 
-def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str]) -> Shaped[np.ndarray, "M"]:
-    """Booleans as text, where False and True are names of classes, else as 0 and 1."""
-    return labels.astype(str if {"False", "True"} <= set(names) else np.int64)
+def named_booleans(labels: Shaped[np.ndarray, "M"], names: Sequence[str], place: Path | str) -> Shaped[np.ndarray, "M"]:
+    """Booleans as text.
+
+    Args:
+        labels: the booleans.
+        names: of the classes.
+        place: file or name to begin errors with.
+
+    Raises:
+        DataError: names other than False and True, of which nothing says which one is True.
+    """
+    if len(labels) and not set(_BOOLEANS) <= set(names):
+        raise DataError(
+            f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are named {listed(names)}: "
+            "nothing says which of them is True; write these names in place of False and True"
+        )
+    return labels.astype(str)
 
 
 def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
@@ -140,8 +164,8 @@ def _positions(labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str)
     wrong = np.array(names)[index] != labels
     if wrong.any():
         row = int(np.argmax(wrong))
-        near = difflib.get_close_matches(str(labels[row]), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(str(labels[row]), names)
+        hint = "" if near is None else f"; did you mean {near!r}?"
         raise DataError(f"{place}: row {row} has the label {str(labels[row])!r}, expected {', '.join(names)}{hint}")
     return index.astype(np.int64)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +18,7 @@ from fedkin.data.array_checks import row_blocks
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.labels import Names, encode_labels
+from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 
@@ -53,6 +53,7 @@ class OwnSamples:
     x: Features  # [M ...]
     labels: Any  # [M], of any type
     owners: Shaped[np.ndarray, "..."] | None = None  # [M], the client of each sample; None: a partition divides them
+    owners_name: str = field(default="client_id", kw_only=True)  # what errors call them, such as the column's name
     split: Shaped[np.ndarray, "..."] | None = None  # [M], train, test or validation, where the source says so
     label_names: Names | None = None
     feature_names: Names | None = None
@@ -74,10 +75,10 @@ class OwnSamples:
         """
         x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
-        y, classes, names = encode_labels(self.labels, self.place, self.classes, self.label_names)
+        y, classes, names, given = encode_labels(self.labels, self.place, self.classes, self.label_names)
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        owners = None if self.owners is None else whole_ids(client_ids(self.owners, self.place))
+        owners = None if self.owners is None else whole_ids(client_ids(self.owners, self.place, self.owners_name))
         owned, true_clusters = _divided(y, owners, partition, seed)
         clients = None if owners is None else ClientNames.of(np.unique(owners))
         train, test, validation = self._split(owned, train_fraction, seed)
@@ -93,7 +94,7 @@ class OwnSamples:
             validation=validation,
             label_names=names,
             feature_names=self.feature_names,
-            columns=self.columns,
+            columns=self.columns if names is None else {**(self.columns or {}), LABELS: given},
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
         )
 

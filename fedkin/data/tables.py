@@ -18,8 +18,9 @@ from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
 from fedkin.data.own_samples import OwnSamples
 
-LABELS, NUMBERS = "labels", "numbers"  # how ``FederatedData.columns`` says that names were given to numbers
 _INDEX = re.compile(r"__index_level_\d+__")  # how pyarrow calls an index without a name
+# A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing value.
+_MARKED = re.compile(r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*")
 _log = logging.getLogger("fedkin")
 
 
@@ -140,23 +141,19 @@ def with_features(
     names = tuple(str(name) for name in features)
     names = names if len(set(names)) == len(names) else None
     labels = table[columns.label]
-    facts = column_facts(columns, labels, more.get("label_names"))
+    facts = column_facts(columns)
     return OwnSamples(place, title, x, labels, owners, split, feature_names=names, columns=facts, **more)
 
 
-def column_facts(columns: Columns, labels: Any, label_names: Sequence[str] | None) -> dict[str, str]:
+def column_facts(columns: Columns) -> dict[str, str]:
     """What is kept of a table's columns, to find them in other tables.
 
     Args:
         columns: which column is what.
-        labels: their entries.
-        label_names: names that the user gave to the classes.
     """
     facts = {"label": str(columns.label)}
     if columns.client is not None:
         facts["client"] = str(columns.client)
-    if label_names is not None and np.asarray(labels).dtype.kind in "iuf":
-        facts[LABELS] = NUMBERS
     return facts
 
 
@@ -218,6 +215,7 @@ def numbers(table: Table, features: list[Any], place: Path | str, start: int = 0
         raise DataError(f"{place}: expected numeric feature columns, got none")
     for name in features:
         column = table[name]
+        _refuse_marks(column, name, place, start)
         _check_text(column, name, place, start)
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
             first = column.dropna().head(1).tolist()
@@ -254,6 +252,26 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
             f"number ({wrong.sum()} such rows); correct it, leave these rows out, or name the other columns with "
             "features="
         )
+
+
+def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
+    """Refuse (DataError) a column of numbers of which some are written with commas, or with words for missing ones."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column):
+        return
+    present = [str(cell) for cell in column.dropna()]
+    marked = np.array([bool(_MARKED.fullmatch(cell)) for cell in present], bool)
+    readable = ~np.asarray(pd.isna(pd.to_numeric(pd.Series(present, dtype=object), errors="coerce")))
+    has_numbers = readable.any() or any("," in cell for cell in present)
+    if not marked.any() or not has_numbers or not (marked | readable).all():
+        return
+    row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
+    raise DataError(
+        f"{place}: column {name}, row {start + row} (rows count from 0) holds {column.iloc[row]!r}, which is no "
+        "number. A decimal comma, thousands, or a word for a missing value? Write numbers as 1234.5, leave out rows "
+        "without a value, or name the other columns with features="
+    )
 
 
 def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:

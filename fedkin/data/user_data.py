@@ -153,7 +153,7 @@ def _array_samples(
             cure = _CURES.get(name, "")
             raise DataError(f"{path}: {unknown('array', name, arrays)}{cure and f'; {cure}'}")
     owners = arrays[client] if owned else None
-    facts = column_facts(Columns(label, client if owned else None), arrays[label], more.get("label_names"))
+    facts = column_facts(Columns(label, client if owned else None))
     return OwnSamples(path, path.stem, arrays[x], arrays[label], owners, arrays.get(SPLIT), columns=facts, **more)
 
 

@@ -12,9 +12,10 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import missing_ids, whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.tables import LABELS, NUMBERS, without_row_numbers
+from fedkin.data.tables import without_row_numbers
 from fedkin.export.columns import values_of
-from fedkin.export.predictor import Classifier, Decisions, as_samples, encoded_labels
+from fedkin.export.known_labels import encoded_labels, numbers_are_classes
+from fedkin.export.predictor import Classifier, Decisions, as_samples
 from fedkin.export.reader import NEWCOMER, Export
 
 if TYPE_CHECKING:
@@ -107,9 +108,10 @@ def _scored(export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndar
     has_label = np.array([not pd.isna(label) and str(label).strip() != "" for label in y], bool)
     if not has_label.any():
         return Predictions(table, None)
-    by_number = export.card.get("columns", {}).get(LABELS) == NUMBERS
+    by_number = numbers_are_classes(export.card.get("columns"))
+    rows = np.flatnonzero(has_label)
     try:
-        known = encoded_labels(y[has_label], export.card["labels"], export.card["classes"], by_number)
+        known = encoded_labels(y[rows], export.card["labels"], export.card["classes"], by_number, rows)
     except DataError as error:
         raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error
     return Predictions(table, float(np.mean(known == classes[has_label])), int(has_label.sum()))
@@ -175,7 +177,7 @@ def _table(export: Export, path: Path) -> _File:
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
-            f"{path}: the model takes {int(np.prod(shape))} features, and the file has {len(names)} columns besides "
+            f"{path}: the model takes {int(np.prod(shape))} features, and the file has {len(names)} columns other than "
             f"{label}, {client} and {_SPLIT}: {', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
     x = values_of(table, [str(name) for name in names], path, export.card["input"]["dtype"]).reshape(-1, *shape)

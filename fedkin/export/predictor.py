@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.errors import DataError, ModelError, unknown
+from fedkin.core.errors import DataError, ModelError
 from fedkin.core.layout import Samples
-from fedkin.data.labels import label_array, named_booleans
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.export.inference import class_scores
@@ -230,62 +229,3 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
         raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
     return array
-
-
-def encoded_labels(y: Any, label_names: Any, classes: int, by_number: bool = True) -> Int[np.ndarray, "s"]:
-    """Labels as numbers.
-
-    Args:
-        y: names where labels have names, else numbers (2.0 is one); booleans are named False and True, where such names
-            are there. Where all names are numbers, such as 3 and 5, a number is a name.
-        label_names: of the classes 0, 1, ..; None where labels are numbers.
-        classes: C.
-        by_number: whether a number may stand for a class that has a name, as its position.
-
-    Raises:
-        DataError: a label that the run has not seen.
-    """
-    names = [] if label_names is None else [str(name) for name in label_names]
-    labels = _plain_labels(label_array(y, "labels"), names)
-    if names and not by_number:
-        labels = _as_names(labels, names)
-    if labels.dtype.kind == "U" and names:
-        numbers = {name: number for number, name in enumerate(names)}
-        unseen = sorted(set(labels.tolist()) - numbers.keys())
-        if unseen:
-            raise DataError(f"labels: {unknown('label', unseen[0], numbers)}; the run was trained without it")
-        return np.array([numbers[label] for label in labels.tolist()], np.int64)
-    if labels.dtype.kind not in "iu" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
-        known = f", or one of {', '.join(names)}" if names else ""
-        wrong = labels[(labels < 0) | (labels >= classes)][0] if labels.dtype.kind in "iu" else labels.dtype
-        raise DataError(f"labels must be integers 0..{classes - 1}{known}, as those of the run; got {wrong}")
-    return labels.astype(np.int64)
-
-
-def _as_names(labels: Shaped[np.ndarray, "s"], names: Sequence[str]) -> Shaped[np.ndarray, "s"]:
-    """Labels as names of classes: 0 and 1 are False and True where these are the names. Raises DataError for numbers
-    elsewhere, of which nothing says which class they mean."""
-    if labels.dtype.kind == "U":
-        return labels
-    texts = np.array([str(label) for label in labels.tolist()])
-    if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
-        return np.where(texts == "1", "True", "False")
-    unknown_labels = sorted(set(texts.tolist()) - set(names))
-    if unknown_labels:
-        raise DataError(
-            f"the label {unknown_labels[0]} is a number, and the run knows the labels {', '.join(names)}; write "
-            "those in its place"
-        )
-    return texts
-
-
-def _plain_labels(labels: Shaped[np.ndarray, "s"], names: Sequence[str]) -> Shaped[np.ndarray, "s"]:
-    """Labels as text where they are names, else whole floats as integers. Numbers are names where all names are numbers
-    and not those of the classes."""
-    if labels.dtype.kind == "b":
-        labels = named_booleans(labels, names)
-    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all():
-        labels = labels.astype(np.int64)
-    numerals = all(name.removeprefix("-").isdecimal() for name in names)
-    other = list(names) != [str(number) for number in range(len(names))]
-    return labels.astype(str) if names and numerals and other and labels.dtype.kind in "iu" else labels

@@ -115,7 +115,8 @@ class ModelAccess:
 
         Args:
             x: the client's training samples [s ...], as the run's data hold them.
-            y: their labels [s], by number or by name; None where they are not known, for methods that read none (FLUX).
+            y: their labels [s], names where those of the run are names, else numbers; None where they are not
+                known, for methods that read none (FLUX).
             resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes to the same cluster.
             seed: of the resamples, and of local training where the rule needs some.
 
@@ -145,7 +146,7 @@ class ModelAccess:
             epochs: E, with the run's settings of local training.
             cluster: of a newcomer, as ``place`` finds it, in place of ``client``.
             x: the newcomer's samples [s ...], as the run's data hold them.
-            y: their labels [s], by number or by name.
+            y: their labels [s], names where those of the run are names, else numbers.
 
         Raises:
             ConfigError, MethodError: as ``model_for``; detectors are refused; client and cluster, or neither.

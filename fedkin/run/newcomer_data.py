@@ -10,7 +10,8 @@ from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.export.predictor import as_samples, encoded_labels
+from fedkin.export.known_labels import encoded_labels, numbers_are_classes
+from fedkin.export.predictor import as_samples
 
 
 def newcomer_samples(like: Any, x: Any, y: Any) -> tuple[Shaped[np.ndarray, "s ..."], Int[np.ndarray, "s"]]:
@@ -19,17 +20,27 @@ def newcomer_samples(like: Any, x: Any, y: Any) -> tuple[Shaped[np.ndarray, "s .
     Args:
         like: the run's samples.
         x: the newcomer's [s ...].
-        y: their labels [s], by number or by name; None where nobody reads them: zeros.
+        y: their labels [s]: names where those of the run were names, else numbers; None where the method reads none:
+            zeros.
 
     Raises:
         DataError: none, or samples or labels that do not fit.
     """
     samples = as_samples(x, like)
-    names, unread = getattr(like, "label_names", None), np.zeros(len(samples), np.int64)
-    labels = unread if y is None else encoded_labels(y, names, int(like.classes))
+    labels = np.zeros(len(samples), np.int64) if y is None else _newcomer_labels(like, y)
     if not len(samples) or len(labels) != len(samples):
         raise DataError(f"a newcomer needs a label for each sample, at least one; got {len(samples)} and {len(labels)}")
     return samples, labels
+
+
+def _newcomer_labels(like: Any, y: Any) -> Int[np.ndarray, "s"]:
+    """A newcomer's labels as numbers. Raises DataError for labels that the run has not seen, and for numbers where the
+    run's own were names."""
+    # The columns are None where the data were made with numbers, as the named sets are. They are absent on a server,
+    # which does not know what the labels of the sites were.
+    columns = getattr(like, "columns", {})
+    by_number = columns is None or numbers_are_classes(columns)
+    return encoded_labels(y, getattr(like, "label_names", None), int(like.classes), by_number)
 
 
 def newcomer_data(

@@ -16,9 +16,10 @@ from fedkin.core.storage import user_path
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.tables import LABELS, NUMBERS, check_columns
+from fedkin.data.tables import check_columns
 from fedkin.data.user_data import ENDINGS
-from fedkin.export.predictor import Decisions, encoded_labels
+from fedkin.export.known_labels import encoded_labels, numbers_are_classes
+from fedkin.export.predictor import Decisions
 from fedkin.run.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained_models import TrainedModels
 
@@ -112,14 +113,14 @@ def load_other(
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
     """Refuse (DataError) labels that are numbers, where those of the run were names."""
-    of_file, of_run = data.columns or {}, getattr(samples, "columns", None) or {}
     names = getattr(samples, "label_names", None)
-    if names is None or of_file.get(LABELS) != NUMBERS or of_run.get(LABELS) == NUMBERS:
+    of_run = getattr(samples, "columns", None)
+    if names is None or not numbers_are_classes(data.columns) or numbers_are_classes(of_run):
         return
     try:
         encoded_labels(data.y, names, int(samples.classes), by_number=False)
     except DataError as error:
-        raise DataError(f"{path}: column {of_file['label']!r}: {error}") from error
+        raise DataError(f"{path}: column {(data.columns or {})['label']!r}: {error}") from error
 
 
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
@@ -143,8 +144,9 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
     """The labels of other data as the run numbers them, by name where they have names. Raises DataError for a label
     that the run has not seen."""
     labels = data.y if data.label_names is None else np.array(data.label_names)[data.y]
+    by_number = numbers_are_classes(getattr(own, "columns", None))
     try:
-        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes), by_number=False)
+        return encoded_labels(labels, getattr(own, "label_names", None), int(own.classes), by_number)
     except DataError as error:
         raise DataError(f"{data.name}: {error}") from error
 

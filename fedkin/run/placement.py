@@ -60,7 +60,8 @@ def place(trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, se
     Args:
         trained: the models of the run.
         x: the newcomer's training samples [s ...], as the run's data hold them.
-        y: their labels [s], by number or by name; None where they are not known, and the method reads none.
+        y: their labels [s], names where those of the run are names, else numbers; None where they are not known,
+            and the method reads none.
         resamples: bootstrap resamples (s samples, drawn with replacement) behind ``confidence``.
         seed: of these, and of the newcomer's local training.
 

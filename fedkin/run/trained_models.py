@@ -233,7 +233,7 @@ class TrainedModels:
         Args:
             cluster: its number.
             x: the client's samples [s ...].
-            y: their labels [s], by number or by name.
+            y: their labels [s], names where those of the run are names, else numbers.
             epochs: E, of the training; 0: none.
 
         Raises:

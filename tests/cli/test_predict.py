@@ -56,12 +56,28 @@ def evaluated(folder: Path, table: pd.DataFrame, out: Path) -> Result:
 
 def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) -> None:
     numbers = NEW.assign(outcome=(NEW["outcome"] == "ill").astype(int))
-    words = ("new.csv", "'outcome'", "the label 0 is a number", "knows the labels ill, well")
+    words = ("new.csv", "'outcome'", "row 0 is a number", "knows the labels ill, well")
     refused(predicted(folder, numbers), *words)
     refused(evaluated(folder, numbers, tmp_path), *words)
     run = fk.Run.load(folder / "run")
     with pytest.raises(fk.DataError, match="knows the labels ill, well"):
         run.evaluate(data=fk.data.from_pandas(numbers, label="outcome", client="hospital"))
+
+
+@pytest.mark.parametrize("cluster", [[], ["--cluster", "0"]])
+def test_booleans_are_no_positions_of_named_labels(cluster: list[str], folder: Path, tmp_path: Path) -> None:
+    NEW.assign(outcome=NEW["outcome"] == "ill").to_csv(tmp_path / "booleans.csv", index=False)
+    words = ("booleans.csv", "labels are booleans", "named ill, well", "write these names")
+    refused(fedkin("predict", folder / "export", tmp_path / "booleans.csv", *cluster), *words)
+    refused(fedkin("evaluate", folder / "run", "--data", tmp_path / "booleans.csv", *cluster), *words)
+
+
+def test_an_unseen_label_is_named_with_its_row_of_the_file(folder: Path, tmp_path: Path) -> None:
+    table = NEW.copy()
+    table.loc[2, "outcome"] = None
+    table.loc[5, "outcome"] = "ILL"
+    refused(predicted(folder, table), "new.csv", "'outcome'", "row 5", "'ILL'", "did you mean 'ill'")
+    refused(evaluated(folder, table.drop(index=2), tmp_path), "row 4", "'ILL'", "did you mean 'ill'")
 
 
 def test_numbers_are_positions_where_the_run_was_told_their_names(tmp_path: Path) -> None:

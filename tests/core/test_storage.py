@@ -147,3 +147,11 @@ def test_toml_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     assert toml_text(file) == 'name = "Köln"\n'
     write_atomic(file, os.fsdecode(b"r\xe4"))
     assert toml_text(file) == os.fsdecode(b"r\xe4")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_toml_in_utf_16_is_refused_with_a_cure(encoding: str, tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("\ufeff" * (encoding == "utf-16-be") + 'name = "a"', encoding=encoding)
+    with pytest.raises(ValueError, match=r"text in UTF-16.*save it as UTF-8"):
+        toml_text(file)

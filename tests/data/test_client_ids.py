@@ -84,3 +84,9 @@ def test_a_table_with_a_missing_client_is_refused() -> None:
     table = pd.DataFrame({"f": np.arange(4.0), "y": Y, "c": pd.Series([1, 1, 2, None], dtype="Int64")})
     with pytest.raises(DataError, match="c is empty in row 3"):
         fk.data.from_pandas(table, label="y", client="c")
+
+
+@pytest.mark.parametrize("ids", [[1.0, np.inf], np.array([1.0, -np.inf]), np.array([1.0, np.inf], object)])
+def test_infinite_clients_are_refused_with_their_row(ids: Any) -> None:
+    with pytest.raises(DataError, match=r"place: client is infinite in row 1 \(1 such rows\)"):
+        client_ids(ids, "place", "client")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -58,7 +59,26 @@ def test_decimal_commas_are_read_and_reported(tmp_path: Path, caplog: pytest.Log
 def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;y;client_id\n1,234;0;n\n5,678;1;s\n")
-    with pytest.raises(DataError, match=r"t\.csv.*numeric feature columns, got a of text, such as '1,234'"):
+    with pytest.raises(DataError, match=r"t\.csv: column a, row 0 .*'1,234', which is no number.*thousands"):
+        load(path)
+
+
+def test_points_that_may_separate_thousands_are_refused_with_decimal_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;y;client_id\n0,5;800;0;n\n1,5;1.200;1;n\n")
+    with pytest.raises(DataError, match=r"t\.csv: column b, row 1 .*'1\.200', .*decimal commas.*thousands"):
+        load(path)
+    path.write_text("a;b;y;client_id\n0,5;1.25;0;n\n1,5;1.200;1;n\n")
+    assert load(path).x[:, 1].tolist() == pytest.approx([1.25, 1.2])
+    path.write_text("a;b;y;client_id\n5;1.200;0;n\n6;1.300;1;n\n")
+    assert load(path).x[:, 1].tolist() == pytest.approx([1.2, 1.3])  # no column has decimal commas
+
+
+@pytest.mark.parametrize("cell", ["1.000,5", "1,234.5", "1.200.000", "NA", "?"])
+def test_the_first_cell_that_is_no_number_is_named(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"a;y;client_id\n1;0;n\n{cell};1;n\n")
+    with pytest.raises(DataError, match=rf"column a, row 1 .*'{re.escape(cell)}', which is no number.*missing value"):
         load(path)
 
 

@@ -44,11 +44,11 @@ def test_lists_of_uint8_stay_as_they_are() -> None:
 def test_columns_keep_their_names() -> None:
     """So exports know them."""
     data = from_hf(rows(), by="who", features=["weight"])
-    assert data.columns == {"label": "label", "client": "who"} and data.feature_names == ("weight",)
+    assert data.columns == {"label": "label", "client": "who", "labels": "names"} and data.feature_names == ("weight",)
     renamed = from_hf(
         rows().rename_column("label", "state"), label="state", partition="iid", num_clients=2, features="age"
     )
-    assert renamed.columns == {"label": "state"} and renamed.feature_names == ("age",)
+    assert renamed.columns == {"label": "state", "labels": "names"} and renamed.feature_names == ("age",)
     arrays = hf.Dataset.from_dict({"x": [[1.0], [2.0]] * 10, "label": [0, 1] * 10, "who": WHO})
     assert from_hf(arrays, by="who").feature_names is None
 
@@ -184,5 +184,10 @@ def test_clients_that_are_bytes_are_named_by_their_text() -> None:
 
 
 def test_a_missing_client_is_refused() -> None:
-    with pytest.raises(DataError, match="client_id is empty in row 19"):
+    with pytest.raises(DataError, match="who is empty in row 19"):
         from_hf(rows(who=[*WHO[:-1], None]), by="who")
+
+
+def test_a_missing_client_is_named_by_its_column() -> None:
+    with pytest.raises(DataError, match="hf: who is empty in row 0"):
+        from_hf(rows(who=[None, *WHO[1:]]), by="who")

@@ -37,7 +37,7 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
     assert (encoded.y.tolist(), encoded.classes) == ([0, 2], 3)
     encoded = encode_labels([0, 1], "here", names=("cat", "dog", "cow"))
     assert (encoded.y.tolist(), encoded.classes, encoded.names) == ([0, 1], 3, ("cat", "dog", "cow"))
-    assert encode_labels([True], "here", names=("no", "yes")).names == ("no", "yes")
+    assert encode_labels([True, False], "here", names=("True", "False")).y.tolist() == [0, 1]
     assert encode_labels(["b", "a"], "here", classes=2).classes == 2
 
 
@@ -69,6 +69,12 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
         ([0, 2], {"names": ("a", "b")}, "0 to 1, row 1 has 2"),
         (["a", "b"], {"classes": 3}, r"classes = 3, but there are 2 names of classes \(a, b\)"),
         (["a", "b"], {"names": ("a", "a")}, "must be different"),
+        (
+            [True, False],
+            {"names": ("ill", "well")},
+            "booleans, such as True in row 0, .* named ill, well: .* write these",
+        ),
+        (["well", "ILL"], {"names": ("ill", "well")}, "row 1 has the label 'ILL', .*did you mean 'ill'"),
     ],
 )
 def test_what_is_refused(values: Any, options: dict[str, Any], message: str) -> None:

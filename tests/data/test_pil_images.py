@@ -111,3 +111,8 @@ def test_sixteen_bits_of_hugging_face_are_scaled() -> None:
     image = Image.fromarray(np.array([[0, 65535]], np.uint16))
     table = datasets.Dataset.from_dict({"image": [image] * 4, "label": Y, "c": CLIENTS})
     assert fk.data.from_hf(table, by="c", test=0).x[0].tolist() == [[0, 1]]
+
+
+def test_integers_that_stay_below_256_are_sixteen_bits() -> None:
+    image = Image.fromarray(np.array([[0, 255]], np.int32))
+    assert pixels(image, "place").ravel().tolist() == pytest.approx([0, 255 / 65535])

@@ -1,0 +1,109 @@
+"""Labels of other samples as the classes that a run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from fedkin.core.errors import DataError, unknown
+from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
+
+
+def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
+    """Whether a number stands for a class that has a name: where the labels of the run were numbers.
+
+    Args:
+        columns: what is kept of the run's labels, as in ``FederatedData``; None where nothing is.
+    """
+    return (columns or {}).get(LABELS) == NUMBERS
+
+
+def encoded_labels(
+    y: Any, label_names: Any, classes: int, by_number: bool, rows: Int[np.ndarray, "s"] | None = None
+) -> Int[np.ndarray, "s"]:
+    """Labels as numbers.
+
+    Args:
+        y: names where labels have names, else numbers (2.0 is one); booleans are named False and True. Where all names
+            are numbers, such as 3 and 5, a number is a name.
+        label_names: of the classes 0, 1, ..; None where labels are numbers.
+        classes: C.
+        by_number: whether a number may stand for a class that has a name, as its position.
+        rows: of the labels, for messages; None where all rows have one.
+
+    Raises:
+        DataError: a label that the run has not seen, with its row; booleans where the names are others.
+    """
+    names = [] if label_names is None else [str(name) for name in label_names]
+    labels = label_array(y, "labels")
+    rows = np.arange(len(labels)) if rows is None else rows
+    if labels.dtype.kind == "b":
+        labels = named_booleans(labels, names, "labels") if names else labels.astype(np.int64)
+    labels = _whole(labels)
+    if names and labels.dtype.kind != "U" and (not by_number or _are_names(names)):
+        labels = _number_names(labels, names, rows)
+    if labels.dtype.kind == "U" and names:
+        return _positions(labels, names, rows)
+    return _class_numbers(labels, names, classes, rows)
+
+
+def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
+    """Labels with whole floats as integers."""
+    if labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.floor(labels)).all():
+        return labels.astype(np.int64)
+    return labels
+
+
+def _are_names(names: Sequence[str]) -> bool:
+    """Whether all names are numbers, and not those of the classes."""
+    numerals = all(name.removeprefix("-").isdecimal() for name in names)
+    return numerals and list(names) != [str(number) for number in range(len(names))]
+
+
+def _number_names(
+    labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
+) -> Shaped[np.ndarray, "s"]:
+    """Numbers as names of classes; 0 and 1 are False and True where these are the names. Raises DataError for a number
+    that is no name, as nothing says which class it means."""
+    texts = np.array([str(label) for label in labels.tolist()], str)
+    if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
+        return np.where(texts == "1", "True", "False")
+    wrong = ~np.isin(texts, names)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise DataError(
+            f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the labels "
+            f"{', '.join(names)}; write those in its place"
+        )
+    return texts
+
+
+def _positions(
+    labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
+) -> Int[np.ndarray, "s"]:
+    """The class of each name. Raises DataError for a name that the run has not seen."""
+    numbers = {name: number for number, name in enumerate(names)}
+    unseen = ~np.isin(labels, names)
+    if unseen.any():
+        first = int(np.argmax(unseen))
+        message = unknown("label", str(labels[first]), names)
+        raise DataError(f"labels: row {rows[first]}: {message}; the run was trained without it")
+    return np.array([numbers[label] for label in labels.tolist()], np.int64)
+
+
+def _class_numbers(
+    labels: Shaped[np.ndarray, "s"], names: Sequence[str], classes: int, rows: Int[np.ndarray, "s"]
+) -> Int[np.ndarray, "s"]:
+    """Labels that are numbers of classes. Raises DataError for other ones."""
+    known = f", or one of {', '.join(names)}" if names else ""
+    expected = f"labels must be integers 0..{classes - 1}{known}, as those of the run"
+    if labels.dtype.kind not in "iu":
+        raise DataError(f"{expected}; got {labels.dtype}")
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise DataError(f"{expected}; got {labels[first]} in row {rows[first]}")
+    return labels.astype(np.int64)
