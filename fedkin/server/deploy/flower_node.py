@@ -5,8 +5,8 @@ second between looks for its reply, and none of that can be set. Here one loop f
 site's worker, and sends the replies. TLS, keys, heartbeats and retries are Flower's. An app's code, which the server
 sends along, is not fetched and not run.
 
-This is the only file that uses names of Flower which are not public, all of them imported below; Flower is pinned
-exactly, and tests/server/deploy/test_flower_node.py holds the signatures.
+This file uses names of Flower which are not public, all of them imported below. So Flower is limited to releases that
+were tested, and tests/server/deploy/test_flower_node.py holds the signatures.
 """
 
 from __future__ import annotations

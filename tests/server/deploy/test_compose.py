@@ -76,6 +76,8 @@ def test_docker_compose_reads_the_file(tmp_path: Path, name: str) -> None:
     command = compose_program()
     if command is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
+    if ":" in name and command == ["docker-compose"]:
+        pytest.skip("Compose 1 cannot read volumes of a folder with a colon in its name")
     written = services(tmp_path / name)
     file = str(tmp_path / name / "compose.yaml")
     done = subprocess.run([*command, "--file", file, "config"], capture_output=True, text=True)
