@@ -35,6 +35,8 @@ def deployment(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A deployment whose path on this machine is the one in the containers."""
     folder = short_path / "fed"
     monkeypatch.setattr(compose, "INSIDE", str(folder))
+    # The services are processes of this machine, so the loopback address reaches the server.
+    monkeypatch.setattr("fedkin.server.deploy.init._refuse_loopback", lambda folder, address: None)
     init(folder, 2, host="127.0.0.1", port=free_ports(1)[0], settings=SETTINGS, compose=True)
     return folder
 
