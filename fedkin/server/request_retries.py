@@ -87,13 +87,14 @@ class RequestRound:
         self.missed = {}
         self.bytes_sent = 0
         self.bytes_received = 0
+        if not requests:
+            return {}
         start = self.clock()
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
-            if requests:
-                _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
+            _log.warning("round %d: its time is up before requests to %d nodes could be sent", round, len(requests))
             return {}
-        operation = str(next(iter(requests.values())).header["operation"]) if requests else ""
+        operation = str(next(iter(requests.values())).header["operation"])
         longer = late * self.settings.deadline
         waiting = self._push(requests, list(requests), round, end - start + longer)
         retries = dict.fromkeys(requests, 0)

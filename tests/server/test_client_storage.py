@@ -137,20 +137,6 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
     assert sites.shifted() == []
 
 
-def test_a_node_knows_what_it_noted_with_the_version_before() -> None:
-    sites = Sites()
-    sites.world.run(Note(), np.array([0]))
-    sites.train()
-    disk: Any = sites.nodes[0].disk
-    stored = disk.load_memory("trial-run")
-    disk.save_memory("trial-run", {name: stored["clients/" + name] for name in ("noted_labels", "samples_at_first")})
-    sites.move(0)
-    assert sites.shifted() == [0]  # a process that knows nothing of it finds its data as they always were
-    disk.save_memory("trial-run", {})
-    sites.world.begin(Stream(0, 9))
-    assert sites.shifted() == []
-
-
 def test_pending_notes_outlive_the_server() -> None:
     sites = Sites()
     sites.world.initial(Stream(0, 0, "init"))
