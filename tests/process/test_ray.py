@@ -22,11 +22,11 @@ from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 from tests.conftest import ROOT
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)  # seconds; every actor compiles, minutes on a busy machine
 def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> None:
     """Ray's own processes stand for the machines; one actor is killed in a run, and one machine in another."""
     command = [sys.executable, "-m", "tests.process.ray_runs"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=560, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
     assert [line for line in lines if "seconds" not in line] == [
         {"equal": {"ifca": True, "flexcfl": True, "fedem": True, "pacfl": True}},
@@ -52,7 +52,7 @@ class %s(FedAvg):
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)  # seconds; every actor compiles, minutes on a busy machine
 def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
     """The folders of one process; a run whose process dies once is dealt again, one that always dies is named."""
     (tmp_path / "ended").mkdir()
@@ -62,7 +62,7 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
     command += ["fedavg,ifca,dying:Once,dying:Always", "--seeds", "1", "--engine", "ray", "--out", "cluster"]
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=280, check=False
+        command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, timeout=560, check=False
     )
     assert done.returncode == 2, done.stderr
     cells = tmp_path / "cluster/cells/all"
