@@ -16,6 +16,7 @@ from fedkin.analysis.advise.split_half_stability import ClusterCount
 from fedkin.cli import advise as module
 from fedkin.cli import app
 from fedkin.clustering.cluster_count import Gap
+from fedkin.core.errors import StorageError
 from tests.refusals import refused
 
 IID = ["data.partition=iid", "data.clients=12", "local.lr=0.3", "local.epochs=2"]
@@ -105,8 +106,11 @@ def test_with_privacy_it_says_that_its_looking_is_not_charged(monkeypatch: pytes
 
 
 def test_a_figure_that_cannot_be_written_takes_no_advice_away(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(*arguments: object) -> None:
+        raise StorageError("cannot write a.png: no space left on device")
+
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
-    (elsewhere / "a.png").mkdir()
+    monkeypatch.setattr("fedkin.reporting.advice_figure.save", full_disk)
     result = fedkin("--private-labels", "--out", "a")
     assert result.exit_code == 2 and "do not cluster: no number" in result.stdout and "[method]" in result.stdout
     assert "private labels: the advice itself comes from a simulation" in result.stdout
