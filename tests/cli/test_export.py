@@ -68,7 +68,11 @@ def test_predictions_are_those_of_the_run(patients: Path, tmp_path: Path) -> Non
 def test_a_run_from_python_remembers_the_columns_of_its_frame(patients: Path, tmp_path: Path) -> None:
     data = fk.data.from_pandas(pd.read_csv(patients / "patients.csv"), label="outcome", client="hospital")
     fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4).export(tmp_path / "e")
-    assert export.load(tmp_path / "e").card["columns"] == {"label": "outcome", "client": "hospital"}
+    assert export.load(tmp_path / "e").card["columns"] == {
+        "label": "outcome",
+        "client": "hospital",
+        "labels": "names",
+    }
     result = fedkin("predict", tmp_path / "e", patients / "patients.csv")
     assert result.exit_code == 0 and "accuracy on the labels" in result.stderr, result.output
 

@@ -156,7 +156,7 @@ def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
 
 def test_failure_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "who.png").mkdir()
-    with pytest.raises(StorageError, match=r"who\.png: the figure cannot be written"):
+    with pytest.raises(StorageError, match=r"who\.png is a folder"):
         picture(toy(), tmp_path / "who")
     assert [path.name for path in tmp_path.iterdir()] == ["who.png"]
 
