@@ -94,7 +94,7 @@ def test_an_error_of_its_own_fails_its_cell_and_the_command(beside: Path) -> Non
     path = beside / "counting_method_module.py"
     path.write_text(path.read_text().replace("reply = train", "raise KeyError('lost'); reply = train"))
     result = fedkin("compare", *QUICK, "--methods", f"{NAME},fedavg", "--seeds", "1", "--out", "c")
-    assert result.exit_code == BAD_INPUT and "not run: Counting, 0: KeyError: 'lost'" in result.output
+    assert result.exit_code == BAD_INPUT and "Counting: not run: KeyError: 'lost'" in result.output
     assert Comparison.load("c").finished.keys() == {("", "FedAvg", 0)}
 
 

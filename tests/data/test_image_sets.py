@@ -354,6 +354,7 @@ WRONG: dict[str, list[Any]] = {
     "bool": [1, "yes"],
     "str": [3, True],
     "str | int": [2.5, True],  # the name of a column
+    "Any": [2.5],  # one column, or several
     "tuple[str,": ["flip", 3, ["flip"], ("flip", 3)],
     "Sequence[str]": ["flip", 3, ["flip", 3]],
 }
