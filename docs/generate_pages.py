@@ -46,6 +46,7 @@ REFERENCE = {  # pages of the reference; on each, packages and their headings, i
     "Analysis and reports": {
         "fedkin.analysis": "Repeating, comparing, advising",
         "fedkin.reporting": "Reports and figures",
+        "fedkin.measures": "Measures",
     },
     "Methods and tasks of your own": {
         "fedkin.core.method": "The protocol of methods",

@@ -26,10 +26,10 @@ from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.plain import plain
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
-from fedkin.data.client_ids import client_ids, missing_ids, whole_ids
+from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.from_arrays import from_arrays
 from fedkin.data.labels import check_present
-from fedkin.data.user_arrays import unmasked, user_array
+from fedkin.data.user_arrays import missing_rows, unmasked, user_array
 from fedkin.export.predictor import Predictor
 from fedkin.run.argument_checks import check_method
 from fedkin.run.placement import Placement, newcomer_policy
@@ -371,7 +371,7 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
 
 def _one_group(group: Any) -> Any:
     """The name or number of a client. Raises ValueError where it is missing."""
-    if len(missing_ids(np.array([group], object))):
+    if len(missing_rows(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
     return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 

@@ -24,6 +24,24 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def consecutive_ports(count: int) -> int:
+    """The first of so many ports in a row that are free, as far as one can know."""
+    while True:
+        first = free_ports(1)[0]
+        if first + count <= 65_536 and all(is_free(port) for port in range(first, first + count)):
+            return first
+
+
+def is_free(port: int) -> bool:
+    """Whether a port of the loopback can be bound."""
+    with socket.socket() as attempt:
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 def until(so: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for something to become so."""
     end = time.monotonic() + seconds

@@ -1,6 +1,6 @@
 """Five hospitals on one machine, each a process with its own file, key and encrypted connection.
 
-    pip install 'fedkin[flower,torch]'
+    pip install '.[flower,torch]'
     python examples/hospital/run.py
 
 Four hospitals start; the fifth joins while FlexCFL runs. FedAvg follows on the same data. All
@@ -107,9 +107,9 @@ def fedkin(*arguments: str | Path) -> None:
     show = None if "init" not in arguments else subprocess.DEVNULL
     # The module of the network, hospital.py, is found on Python's path.
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    status = subprocess.run(command, env=environment, stdout=show).returncode
-    if status:
-        sys.exit(status)
+    exit_status = subprocess.run(command, env=environment, stdout=show).returncode
+    if exit_status:
+        sys.exit(exit_status)
 
 
 def rounds_done(folder: Path) -> int:
@@ -127,7 +127,10 @@ def has_results(folder: Path) -> bool:
 
 
 def wait(folder: Path, done: Callable[[], bool], deadline: float) -> None:
-    """Wait until something is done; exit with the last lines of the logs if it is not to come."""
+    """Wait until ``done()`` is true.
+
+    Exits with the warnings of the logs if the run stops or the deadline passes.
+    """
     last_up = time.monotonic()
     while not done():
         time.sleep(1)

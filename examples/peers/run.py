@@ -1,6 +1,6 @@
 """Peers on one machine, without a server: one is killed, and one joins late.
 
-    pip install 'fedkin[p2p]'
+    pip install '.[p2p]'
     python examples/peers/run.py
 
 Each peer is a process with its own images of handwritten digits. The peers are of two clusters

@@ -27,8 +27,9 @@ def watch_command(
         from fedkin.core.errors import ConfigError
         from fedkin.reporting.html.live import LivePage
         from fedkin.run.run_folder import holds_run
+        from fedkin.server.deploy import deployment_folder as files
 
-        if (folder / "server.toml").is_file():
+        if (folder / files.SERVER).is_file():
             return serve(deployment_page(folder), host, port)
         if not holds_run(folder) and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client_memory import ClientMemory, OwnMemory
+from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
 from fedkin.core.errors import TaskError
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
@@ -207,8 +207,7 @@ class ClientRows:
 
     def name(self, client: int) -> str:
         """The name of a client, given by its position, in messages; its number where it has none."""
-        names = getattr(self.data, "client_names", None)
-        return names[client] if names else str(self.ids[client])
+        return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
         """The call's stream. Raises TaskError where it was given none."""

@@ -21,6 +21,17 @@ _PREFIX = "clients/"  # in front of a column's name in a checkpoint
 _STATE = ".kept"  # behind it: the lifetime of each client's row, 0 where it keeps nothing
 
 
+def client_name(client: int, names: Sequence[str] | None, ids: Int[np.ndarray, "K"]) -> str:
+    """A client as messages name it: by its name, or by its number where clients have no names.
+
+    Args:
+        client: its position.
+        names: of all clients, by position.
+        ids: the numbers of all clients, by position.
+    """
+    return names[client] if names else str(ids[client])
+
+
 class ClientMemory:
     """The memory of N clients.
 
@@ -117,8 +128,7 @@ class ClientMemory:
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
         """Task, client and memory, for messages; the client is a position."""
-        known = str(self._ids[client]) if self._names is None else self._names[int(client)]
-        return f"task {task}, client {known}, memory {name}"
+        return f"task {task}, client {client_name(int(client), self._names, self._ids)}, memory {name}"
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
         """Forget what clients keep: all of it, as they have left for good, or arrays of one lifetime."""

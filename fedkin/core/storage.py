@@ -76,7 +76,7 @@ def user_path(path: str | Path) -> Path:
 
 
 def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
-    """Refuse to write over a file that fedkin did not write. All commands that write a file call this first.
+    """Refuse to write over a file that fedkin did not write. Commands that write a single file call this first.
 
     A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as the new one does.
 

@@ -10,7 +10,7 @@ from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import DataError
 from fedkin.core.plain import plain
-from fedkin.data.user_arrays import decoded, user_array
+from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 _LARGEST_WHOLE = 2**53  # below it, a float64 holds every whole number
 
@@ -58,19 +58,18 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
     """
     if owners.dtype.kind in "Vc":
         raise DataError(f"{place}: {name} must be numbers or text, got {owners.dtype}")
-    missing = missing_ids(owners)
+    missing = missing_rows(owners)
     if len(missing):
         raise DataError(
             f"{place}: {name} is empty in row {missing[0]} ({len(missing)} such rows); drop these "
             "rows, or say whose they are"
         )
-    if owners.dtype.kind in "fO":
-        infinite = [isinstance(owner, (float, np.floating)) and np.isinf(owner) for owner in owners]
-        if any(infinite):
-            raise DataError(
-                f"{place}: {name} is infinite in row {infinite.index(True)} ({sum(infinite)} such rows); give the "
-                "client a name or a number"
-            )
+    infinite = _infinite_rows(owners)
+    if len(infinite):
+        raise DataError(
+            f"{place}: {name} is infinite in row {infinite[0]} ({len(infinite)} such rows); give the client a name or "
+            "a number"
+        )
     if owners.dtype != object:
         return
     kinds = [_kind(owner) for owner in owners]
@@ -82,23 +81,13 @@ def check_owners(owners: Shaped[np.ndarray, "..."], place: Path | str, name: str
             )
 
 
-def missing_ids(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows without a client: None, NaN, NaT, ``pd.NA``, masked entries, and text of blanks."""
-    if owners.dtype.kind in "biu":
+def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
+    if owners.dtype.kind == "f":
+        return np.flatnonzero(np.isinf(owners))
+    if owners.dtype != object:
         return np.zeros(0, np.int64)
-    if owners.dtype.kind in "US":
-        return np.flatnonzero(np.char.strip(owners) == owners.dtype.type())
-    import pandas as pd
-
-    missing = np.asarray(pd.isna(owners), bool)
-    if owners.dtype == object:
-        missing = missing | np.array([_is_blank(owner) for owner in owners], bool)
-    return np.flatnonzero(missing)
-
-
-def _is_blank(owner: Any) -> bool:
-    is_text = isinstance(owner, (str, bytes))
-    return owner is np.ma.masked or (is_text and not owner.strip())
+    infinite = [isinstance(owner, (float, np.floating)) and np.isinf(owner) for owner in owners]
+    return np.flatnonzero(np.array(infinite, bool))
 
 
 def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:

@@ -13,7 +13,7 @@ from fedkin.core.display import listed
 from fedkin.core.errors import DataError, nearest
 from fedkin.core.plain import plain
 from fedkin.data.files import check_labels
-from fedkin.data.user_arrays import decoded, user_array
+from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
 LABELS, NAMES, NUMBERS = "labels", "names", "numbers"  # how ``FederatedData.columns`` says what named labels were
@@ -128,22 +128,16 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Refuse (DataError) labels that are missing: None, NaN, ``pd.NA``, no text.
+    """Refuse (DataError) labels that are missing, as ``missing_rows`` finds them.
 
     Args:
         values: the labels.
         place: begins errors.
     """
-    if values.dtype.kind not in "fOU":  # nothing can be missing
-        return
-    import pandas as pd
-
-    absent = np.asarray(pd.isna(values))
-    if values.dtype.kind != "f":  # pd.NA is neither equal to text nor different from it
-        absent[~absent] = [isinstance(value, str) and not value.strip() for value in values[~absent]]
-    if absent.any():
+    missing = missing_rows(values)
+    if len(missing):
         raise DataError(
-            f"{place}: the label is missing in row {int(np.argmax(absent))} ({absent.sum()} such rows); drop these rows"
+            f"{place}: the label is missing in row {missing[0]} ({len(missing)} such rows); drop these rows"
         )
 
 

@@ -23,8 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
-
-TIES = ("breslow", "efron")
+from fedkin.measures.cox_loss import TIES
 
 
 def check_ties(ties: str) -> None:

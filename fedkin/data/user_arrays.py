@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import DataError
 from fedkin.data.pil_images import is_image, pixels, pixels_of_all
@@ -113,6 +113,29 @@ def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray
 def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
     """Floats of types that NumPy does not have, as float32."""
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT_FLOATS) else array
+
+
+def missing_rows(values: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
+    """The rows without an entry: None, NaN, NaT, ``pd.NA``, masked entries, and text of blanks.
+
+    Args:
+        values: labels, or the client of each sample.
+    """
+    if values.dtype.kind not in "fOMmUS":  # nothing can be missing
+        return np.zeros(0, np.int64)
+    if values.dtype.kind in "US":
+        return np.flatnonzero(np.char.strip(values) == values.dtype.type())
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(values), bool)
+    if values.dtype == object:
+        missing = missing | np.array([_is_blank(value) for value in values], bool)
+    return np.flatnonzero(missing)
+
+
+def _is_blank(value: Any) -> bool:
+    is_text = isinstance(value, (str, bytes))
+    return value is np.ma.masked or (is_text and not value.strip())
 
 
 def decoded(values: Shaped[np.ndarray, "M"], place: Path | str, name: str) -> Shaped[np.ndarray, "M"]:

@@ -10,9 +10,10 @@ from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
-from fedkin.data.client_ids import missing_ids, whole_ids
+from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.tables import without_row_numbers
+from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import values_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Classifier, Decisions, as_samples
@@ -103,18 +104,15 @@ def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) ->
 
 def _scored(export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path) -> Predictions:
     """Predictions with their accuracy over the rows that have a label."""
-    import pandas as pd
-
-    has_label = np.array([not pd.isna(label) and str(label).strip() != "" for label in y], bool)
-    if not has_label.any():
+    rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
+    if not len(rows):
         return Predictions(table, None)
     by_number = numbers_are_classes(export.card.get("columns"))
-    rows = np.flatnonzero(has_label)
     try:
         known = encoded_labels(y[rows], export.card["labels"], export.card["classes"], by_number, rows)
     except DataError as error:
         raise DataError(f"{path}: column {_columns(export)[0]!r}: {error}") from error
-    return Predictions(table, float(np.mean(known == classes[has_label])), int(has_label.sum()))
+    return Predictions(table, float(np.mean(known == classes[rows])), len(rows))
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
@@ -136,7 +134,7 @@ def _by_client(export: Export, file: _File, path: Path) -> Decisions:
     """What each client's own model decides of its rows."""
     assert file.client is not None
     column = _columns(export)[1]
-    missing = missing_ids(file.client)
+    missing = missing_rows(file.client)
     if len(missing):
         raise DataError(
             f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client ({len(missing)} such "

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from fedkin.core.errors import DataError
 from fedkin.core.validation import check_choice
 
-_TIES = ("breslow", "efron")
+TIES = ("breslow", "efron")  # of events at the same time
 
 
 def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float | None:
@@ -34,7 +34,7 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
             booleans.
         MethodError: unknown ties.
     """
-    check_choice("ties", ties, _TIES)
+    check_choice("ties", ties, TIES)
     risks = _finite("scores", scores)
     ends = _finite("times", times)
     events = _finite("died", died)

@@ -131,7 +131,11 @@ class PrivateClusters:
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
     """The first eigenvectors, each longer as its eigenvalue is smaller; zeros where there is none."""
     values, vectors = leading_eigenpairs(moments, clusters)
-    return vectors * np.sqrt(values.max() / np.where(values > 0, values, 1))
+    # An eigenvector is known up to its sign, and the candidates are drawn in this basis. So that the
+    # last bits of the moments decide nothing, the largest entry of each is made positive.
+    largest = np.abs(vectors).argmax(axis=0)
+    signs = np.where(vectors[largest, np.arange(clusters)] < 0, -1.0, 1.0)
+    return vectors * signs * np.sqrt(values.max() / np.where(values > 0, values, 1))
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:

@@ -56,8 +56,8 @@ def check_method(method: Any) -> None:
     for argument, kind in _OPTIONS.items():
         if isinstance(method, kind):
             raise MethodError(
-                f"{name} is no method but an option of methods: give it by name, {argument}=fk.{name}(...), beside a "
-                "method such as fk.FedAvg()"
+                f"{name} is no method but an option of methods: give it by name, {argument}=fk.{name}(...), together "
+                "with a method such as fk.FedAvg()"
             )
     raise MethodError(f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}")
 

@@ -74,8 +74,8 @@ class Run(ModelAccess):
     final: Record = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        beside = [other.summary() for other in self.against.values()]
-        return display.text(self.summary(), beside, display.names_by_position(self.clients))
+        against = [other.summary() for other in self.against.values()]
+        return display.text(self.summary(), against, display.names_by_position(self.clients))
 
     def _repr_html_(self) -> str:
         return display.html([run.summary() for run in (self, *self.against.values())])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from fedkin.core.display import shell_command
 
 _SERVER = "server.toml"  # of a federation, beside its run folder
 
@@ -20,8 +21,9 @@ def how_to_resume(folder: Path, config: Mapping[str, Any]) -> str:
     if "federation" in config:
         place = folder.absolute().parent
         holds_server = (place / _SERVER).exists()
-        deployment = shlex.quote(str(folder.parent)) if holds_server else f"the folder of its {_SERVER}"
-        return f"resume it with its sites (fedkin deploy up {deployment})"
+        start = shell_command("fedkin", "deploy", "up", folder.parent)
+        how = start if holds_server else f"fedkin deploy up the folder of its {_SERVER}"
+        return f"resume it with its sites ({how})"
     if "python" in config:
         return f"resume it (simulate(..., out={str(folder)!r}, resume=True))"
-    return f"resume it (fedkin run --resume {shlex.quote(str(folder))})"
+    return f"resume it ({shell_command('fedkin', 'run', '--resume', folder)})"

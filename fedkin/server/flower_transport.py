@@ -114,5 +114,5 @@ def reply_here(
         refused: takes the reason of a reply that refuses the request; empty where it does not.
     """
     reply = respond(make_node, lambda: from_record(message.content)[0], name)
-    refused(str(reply.header.get("refused") or reply.header.get("failed") or ""))
+    refused(reply.refusal)
     return Message(to_record(reply, IN_REPLY)[0], reply_to=message)

@@ -64,7 +64,7 @@ class Handshake:
         return cls(**{name: message.value(name, kind) for name, kind in types.items()})
 
 
-def check(own: Handshake, other: Handshake, here: str = "here", there: str = "there") -> None:
+def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
     """Compare. Raises InvalidMessageError with the first difference and its cure.
 
     Args:

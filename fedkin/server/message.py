@@ -36,6 +36,11 @@ class RpcMessage:
     header: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def refusal(self) -> str:
+        """Why a node did not do what it was asked, of a reply that says so; empty of any other message."""
+        return str(self.header.get("refused") or self.header.get("failed") or "")
+
     def value(self, name: str, kind: type) -> Any:
         """An entry of the header. Raises InvalidMessageError where it is missing, or of another type."""
         value = self.header.get(name)

@@ -49,21 +49,8 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Bool[np.ndarray, "r"]:
-        """Which of the updates with these norms are excluded; the typical norms follow the others.
-
-        Args:
-            norms: of the updates.
-            models: the model that each is an update of; None: all of one.
-            starts: the norm of the model that each started from; None: not known.
-        """
-        moving = _moving(norms, starts)
-        outliers = np.zeros(len(norms), bool)
-        for name, own in self._by_model(norms, models):
-            start = _start(own, starts)
-            usual = self._usual(name, norms, moving, own, start)
-            outliers[own] = norms[own] > self._limit(usual, start)
-            self._remember(name, norms, own & moving, outliers, usual)
-        return outliers
+        """Which updates are above their ``limits``, whose arguments these are."""
+        return norms > self.limits(norms, models, starts)
 
     def limits(
         self,
@@ -71,17 +58,23 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest norm of each update that is not excluded; arguments as of ``outliers``."""
+        """The largest norm that each update of a call may have; the typical norms follow those within it.
+
+        Args:
+            norms: of the updates.
+            models: the model that each is an update of; None: all of one.
+            starts: the norm of the model that each started from; None: not known.
+        """
         moving = _moving(norms, starts)
         limits = np.empty(len(norms))
         for name, own in self._by_model(norms, models):
             start = _start(own, starts)
-            limits[own] = self._limit(self._usual(name, norms, moving, own, start), start)
+            usual = self._usual(name, norms, moving, own, start)
+            # No update is excluded that is as long as the model, or shorter.
+            limit = max(self.limit * usual, start)
+            limits[own] = limit
+            self._remember(name, norms, own & moving, limit, usual)
         return limits
-
-    def _limit(self, usual: float, start: float) -> float:
-        """The largest norm that is not excluded: no update as long as the model itself is."""
-        return max(self.limit * usual, start)
 
     def _usual(
         self,
@@ -110,7 +103,7 @@ class NormFilter:
         name: str,
         norms: Float[np.ndarray, "r"],
         counted: Bool[np.ndarray, "r"],
-        outliers: Bool[np.ndarray, "r"],
+        limit: float,
         usual: float,
     ) -> None:
         """Keep the typical norm of one model for later calls.
@@ -119,10 +112,10 @@ class NormFilter:
             name: of the typical norm.
             norms: of all updates of the call.
             counted: the moving updates of the model.
-            outliers: the updates that are excluded.
+            limit: the largest norm of an update of the model that is not excluded.
             usual: the typical norm in this call.
         """
-        included = norms[counted & ~outliers]
+        included = norms[counted & (norms <= limit)]
         if len(included):
             typical = float(np.median(included))
             few = counted.sum() < _MIN_UPDATES

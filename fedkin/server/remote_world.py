@@ -171,20 +171,21 @@ class RemoteWorld:
             sizes=sizes,
             norm_filter=norms,
             samples=samples,
-            tell=lambda outlier: self._log_outlier(task, clients, outlier),
+            tell=lambda row, outlier: self._log_outlier(task, int(clients[row]), outlier),
         )
 
-    def _log_outlier(self, task: Task, clients: Int[np.ndarray, "r"], outlier: Outlier) -> None:
+    def _log_outlier(self, task: Task, client: int, outlier: Outlier) -> None:
         """Say which client's update is excluded by its norm, and how to let it in."""
-        client = self.membership.registry.client_names()[int(clients[outlier.row])]
+        name = self.membership.registry.client_names()[client]
         model = "" if outlier.model is None else f" to model {outlier.model}"
         factor = self.membership.request_round.settings.norm_limit
         _log.warning(
-            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is %.3g, which is "
-            "federation.norm_limit = %g times the typical norm; if the update is right, set a larger norm_limit",
+            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is %.3g "
+            "(federation.norm_limit = %g times the typical norm, and at least the norm of the model); if the update is "
+            "right, set a larger norm_limit",
             self._client.round,
             model,
-            client,
+            name,
             task.name,
             outlier.norm,
             outlier.limit,

@@ -21,20 +21,10 @@ class Outlier(NamedTuple):
     """An update that is excluded, as its norm is above the limit.
 
     Attributes:
-        row: of the call.
         model: that it is an update of; None where clients do not say so.
         norm: of the update.
         limit: the largest norm that is not excluded.
     """
-
-    row: int
-    model: int | None
-    norm: float
-    limit: float
-
-
-class _LongUpdate(NamedTuple):
-    """What an outlier is, whatever rows are behind it: its model, its norm and the limit."""
 
     model: int | None
     norm: float
@@ -59,7 +49,7 @@ class ReplyCollector(ReplyBuilder):
         sizes: by name, of the schema's axes.
         norm_filter: for tasks of this kind.
         samples: of each row's client, as registered.
-        tell: is given each update that is excluded by its norm.
+        tell: is given each row that is excluded by its norm, and its update.
     """
 
     def __init__(
@@ -69,7 +59,7 @@ class ReplyCollector(ReplyBuilder):
         sizes: Mapping[str, int],
         norm_filter: NormFilter,
         samples: Int[np.ndarray, "n"],
-        tell: Callable[[Outlier], None] = lambda outlier: None,
+        tell: Callable[[int, Outlier], None] = lambda row, outlier: None,
     ) -> None:
         super().__init__(task, rows, sizes)
         self._norm_filter = norm_filter
@@ -141,24 +131,23 @@ class ReplyCollector(ReplyBuilder):
 
     def _find_outliers(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
-    ) -> list[tuple[int, _LongUpdate]]:
+    ) -> list[tuple[int, Outlier]]:
         """Places and facts of the updates that are excluded."""
         of_models = self.task.start_norms()
         starts = None if models is None or of_models is None else of_models[models]
         limits = self._norm_filter.limits(norms, models, starts)
-        places = np.flatnonzero(self._norm_filter.outliers(norms, models, starts)).tolist()
-        found: list[tuple[int, _LongUpdate]] = []
-        for place in places:
+        found: list[tuple[int, Outlier]] = []
+        for place in np.flatnonzero(norms > limits).tolist():
             model = None if models is None else int(models[place])
-            found.append((place, _LongUpdate(model, float(norms[place]), float(limits[place]))))
+            found.append((place, Outlier(model, float(norms[place]), float(limits[place]))))
         return found
 
-    def _exclude_outlier(self, rows: Int[np.ndarray, "r"], update: _LongUpdate) -> None:
+    def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
         """Exclude the rows behind an update that is too long, and say so."""
         self.exclude(rows)
         self._outliers += rows.tolist()
         for row in rows.tolist():
-            self._tell(Outlier(row, update.model, update.norm, update.limit))
+            self._tell(row, outlier)
 
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
@@ -233,10 +222,10 @@ class ReplyCollector(ReplyBuilder):
                 behind = means.rows[(index == means.models[place]) & self.arrived[means.rows]]
                 self._exclude_outlier(behind, excluded[start + place])
 
-    def _outlying_means(self, count: int) -> dict[int, _LongUpdate]:
+    def _outlying_means(self, count: int) -> dict[int, Outlier]:
         """The means, of all messages one after another, that are outliers in norm."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
-        found: dict[int, _LongUpdate] = {}
+        found: dict[int, Outlier] = {}
         for name in [name for name, array in self.means.items() if array.norm_checked]:
             norms = np.concatenate([np.zeros(0), *(_norms(means.arrays[name]) for means in self._means)])
             found |= dict(self._find_outliers(norms, models)) if count else {}

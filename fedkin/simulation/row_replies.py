@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 
 from fedkin.core.client import ClientRows
 from fedkin.core.client_memory import ClientMemory
-from fedkin.core.display import MOST_CLIENTS, client_list
+from fedkin.core.display import client_list
 from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import PartialReply, ReplyBuilder
@@ -103,5 +103,5 @@ def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -
 
 
 def _names(rows: ClientRows, clients: Int[np.ndarray, "r"]) -> str:
-    names = [rows.name(int(client)) for client in clients[: MOST_CLIENTS + 1]]
-    return client_list(range(len(names)), names)
+    names = getattr(rows.data, "client_names", None)
+    return client_list(clients, names) if names else client_list(rows.ids[clients])

@@ -21,7 +21,7 @@ from fedkin.analysis.compare.comparison_state import comparison_state
 from fedkin.config import registry
 from fedkin.config import run as configuration
 from fedkin.config.comparison_grid import MEASURES
-from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.reporting import comparison_progress, comparison_tables
 from fedkin.reporting.comparison_tables import findings
 from fedkin.run.results import Run
@@ -238,8 +238,8 @@ def test_what_a_method_refuses_is_found_before_the_first_run(tmp_path: Path, cap
     ("method", "settings", "words"),
     [
         ({"name": "pfedme", "strength": 15}, ["local.lr=0.2"], "diverges at a learning rate of 0.2"),
-        ({"name": "ifca", "clusters": 9}, [], "needs at least 9 clients"),
-        ({"name": "flhc", "clusters": 9}, [], "9"),
+        ({"name": "ifca", "clusters": 9}, [], "IFCA needs at least 9 clients"),
+        ({"name": "flhc", "clusters": 9}, [], "FLHC needs at least 9 clients"),
         ({"name": "athena"}, [], "trains a detector"),
         ({"name": "fedper"}, [], "hidden layers"),
     ],
@@ -247,7 +247,7 @@ def test_what_a_method_refuses_is_found_before_the_first_run(tmp_path: Path, cap
 def test_each_kind_of_refusal_is_found_before_the_first_run(
     method: dict[str, Any], settings: list[str], words: str, tmp_path: Path
 ) -> None:
-    """Clients, cohort, model, options, the local work of all."""
+    """Refusals by number of clients, by model, and by the options with the local training."""
 
     def first_round(record: dict[str, Any]) -> None:
         raise Stop
@@ -282,7 +282,7 @@ def test_the_reason_stands_in_every_table(one_refused: tuple[Path, Comparison, l
     assert "Oracle: not run: " in text and "true clusters" in text
 
 
-def test_the_reason_is_read_again_and_gone_when_the_method_runs(
+def test_the_reason_is_read_again_and_a_damaged_file_of_reasons_is_left_out(
     one_refused: tuple[Path, Comparison, list[int]], tmp_path: Path
 ) -> None:
     out = shutil.copytree(one_refused[0], tmp_path / "c")
@@ -291,6 +291,20 @@ def test_the_reason_is_read_again_and_gone_when_the_method_runs(
     assert comparison_state(out).problems == []
     (out / "failed.json").write_text("[1")
     assert Comparison.load(out).failed == {}
+
+
+def test_a_run_that_failed_is_tried_again_and_its_reason_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise MethodError("no model came of it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fk.FedAvg, "round", failing)
+        first = compare(tmp_path / "c", "run.rounds=1", methods=METHODS, grid=None, seeds=1)
+    assert "no model came of it" in first.failed["", "FedAvg", 0]
+    again = compare(tmp_path / "c", "run.rounds=1", methods=METHODS, grid=None, seeds=1, resume=True)
+    assert not again.failed and ("", "FedAvg", 0) in again.finished
 
 
 def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:

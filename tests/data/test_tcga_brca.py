@@ -18,6 +18,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.data.survival import comparable_pairs, others_at_risk, risk_sets
 from fedkin.data.tcga_brca import REGIONS, SPLIT, TABLE, TCGA
+from tests.survival_vectors import survival_case
 
 MODULE = sys.modules["fedkin.data.tcga_brca"]  # whose name in the package is the function's
 make = fk.data.tcga_brca
@@ -110,17 +111,16 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
     assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()  # not always the same
 
 
-def oracle_case(oracle: Callable[[str], Any], name: str) -> tuple[Any, Any]:
-    (found,) = (one for one in oracle("survival")["cases"] if one["id"] == name)
-    return found["inputs"], found["outputs"]
-
-
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
 def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(ties: Any, oracle: Callable[[str], Any]) -> None:
-    """Fifteen patients, five of whom have events at the same time. Cross entropy is of risk + log(weight), so Efron's
-    loss comes out with the constant log(1 - k / d): log(1/4 2/4 3/4) for four events at 4, and log(1/2) for two at 7
-    and none for the two at 6, of which one is censored."""
-    inputs, outputs = oracle_case(oracle, f"cox_{ties}")
+    """Fifteen patients with tied events: four at 4 and two at 7.
+
+    Cross entropy is of risk + log(weight), so Efron's loss comes out with the constant log(1 - k / d):
+    log(1/4 2/4 3/4) for the four and log(1/2) for the two. At 2 and 6 there is one event each, so no constant.
+    """
+    case = survival_case(oracle, f"cox_{ties}")
+    inputs = case["inputs"]
+    outputs = case["outputs"]
     x, times, died = np.array(inputs["x"]), np.array(inputs["time"]), np.array(inputs["event"]) == 1
     samples, y = risk_sets(x, times, died, 15, 1, np.random.default_rng(0), "client 0", ties)
     assert len(y) == 9  # ten events, and nobody else was at risk at the last one
@@ -151,7 +151,9 @@ def test_every_draw_of_tied_deaths_has_each_of_efrons_weights_once() -> None:
 
 def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[str], Any]) -> None:
     """They are in each other's risk sets, and in no pair of the C-index."""
-    inputs, outputs = oracle_case(oracle, "c_index")
+    case = survival_case(oracle, "c_index")
+    inputs = case["inputs"]
+    outputs = case["outputs"]
     times, died, risk = np.array(inputs["time"]), np.array(inputs["event"]) == 1, np.array(inputs["risk"])
     samples, y = comparable_pairs(risk[:, None], times, died, 2, np.random.default_rng(0))
     concordant, discordant, tied = outputs["concordant, discordant, tied risk"]

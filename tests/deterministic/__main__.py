@@ -37,9 +37,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--schedules", type=int, default=1000, help="how many (1000)")
     parser.add_argument("--seed", type=int, default=0, help="of the first; the next has the next (0)")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--peers", action="store_true", help="of peers, without a server")
-    parser.add_argument("--kill-one", action="store_true", help="in which one of four sites is killed in a random step")
-    parser.add_argument("--every-write", action="store_true", help="one fault in every operation on a disk, instead")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--peers", action="store_true", help="of peers, without a server")
+    kinds.add_argument("--kill-one", action="store_true", help="in which one of four sites is killed in a random step")
+    kinds.add_argument("--every-write", action="store_true", help="one fault in every operation on a disk, instead")
     options = parser.parse_args(arguments)
     if options.every_write:
         return every_write(options.processes)

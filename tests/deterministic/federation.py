@@ -31,6 +31,8 @@ from tests.deterministic.schedule import METHODS, QUIET, Fault, Schedule
 from tests.deterministic.sites import CLASSES, FEATURES, HIDDEN, Site
 
 GRACE = 300.0  # seconds after the last fault: a node that was refused may try again after 120, ids are offline after 60
+# A run never ends for lack of clients here: faults may keep sites away for longer than any deadline.
+# tests/server/test_membership.py tests that end.
 _FILE = """
 [federation]
 name = "chaos"

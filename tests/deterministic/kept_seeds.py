@@ -6,7 +6,7 @@ They are written out, because another way to draw schedules gives a seed another
 from __future__ import annotations
 
 from tests.deterministic.peer_schedule import PeerSchedule
-from tests.deterministic.schedule import Fault, Schedule
+from tests.deterministic.schedule import IN_REPLY, IN_WORK, NEVER, Fault, Schedule
 
 _FOUR = {"site-0": 3, "site-1": 3, "site-2": 2, "site-3": 2}
 _THREE = {"site-0": 1, "site-1": 3, "site-2": 3}
@@ -113,7 +113,7 @@ KEPT: dict[str, Schedule] = {
         quorum=1.0,
         retries=0,
         checkpoint_every=1,
-        faults=(Fault("kill_in_step", "site-2", 2, length=1e6, what="as it works at"),),
+        faults=(Fault("kill_in_step", "site-2", 2, length=NEVER, what=IN_WORK),),
         engine_seconds=0.4,
     ),
     "a reply that was cut off made a round of 185 s with a deadline of 120 s": Schedule(
@@ -127,7 +127,7 @@ KEPT: dict[str, Schedule] = {
         quorum=1.0,
         retries=1,
         checkpoint_every=1,
-        faults=(Fault("kill_in_step", "site-3", 3, length=38.0, what="half-way through sending its reply to"),),
+        faults=(Fault("kill_in_step", "site-3", 3, length=38.0, what=IN_REPLY),),
     ),
 }
 

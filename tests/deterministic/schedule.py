@@ -98,6 +98,7 @@ TRAINING_FIRST = (
     "fedsim",
     "flux",
 )
+assert set(TRAINING_FIRST) <= METHODS.keys()
 TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
 WITH_LATE = ("fedavg", "fedprox", "flexcfl", "fedgroup", "hierarchical", "flhc", "cflgp", "flux", "pacfl", "ditto")
 

@@ -184,4 +184,7 @@ def test_loops_conditions_and_redirections_are_taken_apart() -> None:
 
 def test_programs_that_are_not_checked_have_a_reason() -> None:
     assert all(OF_OTHERS.values())
+
+
+def test_a_right_command_passes() -> None:
     check_fedkin(["fedkin", "peer", "--config", "peer.toml", "peer.rounds=50"])

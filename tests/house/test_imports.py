@@ -23,7 +23,7 @@ PACKAGES: dict[str, str] = {
     "tasks": "core measures secret security",
     "methods": "core aggregation measures clustering tasks",
     "models": "core",
-    "data": "core",
+    "data": "core measures",
     "scenarios": "core data",
     "simulation": "core models data scenarios",
     "simulation.torch": "core data models simulation",

@@ -11,31 +11,26 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import FedkinError
 from fedkin.measures.cox_loss import cox_loss
+from tests.survival_vectors import survival_case
 
 Oracle = Callable[[str], dict[str, Any]]
 
 
-def case(oracle: Oracle, name: str) -> dict[str, Any]:
-    """A case of the vectors; scores are those of its coefficients."""
-    (found,) = (one for one in oracle("survival")["cases"] if one["id"] == name)
-    return found
-
-
 def patients(inputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores, times and events."""
+    """Scores by the coefficients of a case, times and events."""
     scores = np.array(inputs["x"]) @ np.array(inputs["beta"])
     return scores, np.array(inputs["time"]), np.array(inputs["event"]) == 1
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
 def test_the_loss_per_event_is_that_of_the_oracle(ties: str, oracle: Oracle) -> None:
-    known = case(oracle, f"cox_{ties}")
+    known = survival_case(oracle, f"cox_{ties}")
     found = cox_loss(*patients(known["inputs"]), ties)
     assert found == pytest.approx(known["outputs"]["loss per event"], abs=1e-10)
 
 
 def test_weighted_by_events_clients_have_the_stratified_loss(oracle: Oracle) -> None:
-    known = case(oracle, "cox_stratified_by_client")
+    known = survival_case(oracle, "cox_stratified_by_client")
     scores, times, died = patients(known["inputs"])
     client = np.array(known["inputs"]["client"])
     total = 0.0

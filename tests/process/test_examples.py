@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.free_ports import free_ports
+from tests.free_ports import consecutive_ports, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -152,21 +151,3 @@ def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     program.write_text(text.replace(place, f"    {wrong}{place}"))
     said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 3 2>&1")
     assert "error" in said and "site-2" in said and "p0" in said, said
-
-
-def consecutive_ports(count: int) -> int:
-    """The first of so many ports in a row that are free, as far as one can know."""
-    while True:
-        first = free_ports(1)[0]
-        if first + count <= 65_536 and all(is_free(port) for port in range(first, first + count)):
-            return first
-
-
-def is_free(port: int) -> bool:
-    """Whether a port of the loopback can be bound."""
-    with socket.socket() as attempt:
-        try:
-            attempt.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

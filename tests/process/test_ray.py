@@ -22,7 +22,6 @@ from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 from tests.conftest import ROOT
 
 
-@pytest.mark.timeout(600)  # seconds; every actor compiles, minutes on a busy machine
 def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> None:
     """Ray's own processes stand for the machines; one actor is killed in a run, and one machine in another."""
     command = [sys.executable, "-m", "tests.process.ray_runs"]
@@ -52,7 +51,6 @@ class %s(FedAvg):
 """
 
 
-@pytest.mark.timeout(600)  # seconds; every actor compiles, minutes on a busy machine
 def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
     """The folders of one process; a run whose process dies once is dealt again, one that always dies is named."""
     (tmp_path / "ended").mkdir()

@@ -504,7 +504,7 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
 def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> None:
     setting = "a setting with a name that is longer than the column"
     shown = tables(comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}), console=Console(width=70, file=io.StringIO()))
-    assert [table.title for table in shown] == [f"{setting}, 3 seeds", None]
+    assert [str(table.title or "") for table in shown] == [f"{setting}, 3 seeds", ""]
     assert [column.header for column in shown[1].columns][-1] == "seconds"
 
 

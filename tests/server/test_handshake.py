@@ -16,12 +16,12 @@ from fedkin.server.message import InvalidMessageError, RpcMessage
 from tests.server.small_federations import ABOUT, fake_node
 
 OTHERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
-    ({"federation": "night"}, ("'trial' here", "'night' there")),
-    ({"version": "0.0.1"}, (f"'{__version__}' here", "'0.0.1' there")),
-    ({"parameters": 7850}, ("parameters", "4 here", "7850 there")),
-    ({"layout": "abc"}, ("layers", "'abc' there")),
+    ({"federation": "night"}, ("'trial' at the site", "'night' at the server")),
+    ({"version": "0.0.1"}, (f"'{__version__}' at the site", "'0.0.1' at the server")),
+    ({"parameters": 7850}, ("parameters", "4 at the site", "7850 at the server")),
+    ({"layout": "abc"}, ("layers", "'abc' at the server")),
     ({"samples": "[3] -> 2"}, ("[4] -> 3", "[3] -> 2")),
-    ({"config": "x1"}, ("hash 'c0' here", "'x1' there")),
+    ({"config": "x1"}, ("hash 'c0' at the site", "'x1' at the server")),
 ]
 FULL = replace(ABOUT, config="c0")
 
@@ -29,7 +29,7 @@ FULL = replace(ABOUT, config="c0")
 @pytest.mark.parametrize(("changes", "words"), OTHERS)
 def test_a_difference_is_named_with_both_values(changes: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(InvalidMessageError) as refused:
-        check(FULL, replace(FULL, **changes))
+        check(FULL, replace(FULL, **changes), "at the site", "at the server")
     for word in words:
         assert word in str(refused.value)
 
@@ -43,14 +43,15 @@ def test_a_difference_names_both_sides_and_its_cure() -> None:
 
 
 def test_equal_handshakes_pass() -> None:
-    check(FULL, FULL)
-    check(FULL, replace(FULL, start="another"))  # a node that makes another start is sent the server's
+    check(FULL, FULL, "at the site", "at the server")
+    # A node that makes another start is sent the server's.
+    check(FULL, replace(FULL, start="another"), "at the site", "at the server")
 
 
 @pytest.mark.parametrize("missing", ["federation", "config"])
 def test_optional_fields_may_be_empty(missing: str) -> None:
-    check(FULL, replace(FULL, **{missing: ""}))
-    check(replace(FULL, **{missing: ""}), FULL)
+    check(FULL, replace(FULL, **{missing: ""}), "at the site", "at the server")
+    check(replace(FULL, **{missing: ""}), FULL, "at the site", "at the server")
 
 
 def test_a_handshake_comes_through_a_header() -> None:
@@ -79,7 +80,7 @@ def test_layers_of_other_names_sizes_or_order_are_another_model() -> None:
     others = (spec(a=slice(0, 2), b=slice(2, 6)), spec(b=slice(0, 4), a=slice(4, 6)), spec(a=slice(0, 6)), spec())
     for other in (*others, replace(spec(a=slice(0, 4), b=slice(4, 6)), detects=True)):
         with pytest.raises(InvalidMessageError, match="layers"):
-            check(own, made(other))
+            check(own, made(other), "at the site", "at the server")
 
 
 def test_equal_models_have_equal_handshakes() -> None:
@@ -89,7 +90,7 @@ def test_equal_models_have_equal_handshakes() -> None:
 
 def test_samples_of_another_shape_are_refused() -> None:
     with pytest.raises(InvalidMessageError, match="shape"):
-        check(made(spec(), (2,)), made(spec(), (1, 2)))
+        check(made(spec(), (2,)), made(spec(), (1, 2)), "at the site", "at the server")
 
 
 # --- the node's side
@@ -113,7 +114,7 @@ def test_a_node_that_cannot_take_part_logs_the_difference(
         reply = fake_node("berlin", about=FULL).handle(hello(**changes))
     assert "refused" in reply.header and reply.header["name"] == "berlin" and not reply.arrays
     assert "berlin cannot take part" in caplog.text
-    for word in (word.replace(" here", " at the site").replace(" there", " at the server") for word in words):
+    for word in words:
         assert word in caplog.text and word in reply.header["refused"]
 
 

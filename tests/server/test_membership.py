@@ -74,6 +74,7 @@ def test_waiting_is_logged_every_minute(caplog: pytest.LogCaptureFixture) -> Non
     transport.clock.at(200.0, lambda: transport.join(2, fake_node("b")))
     with caplog.at_level(logging.INFO, "fedkin"):
         membership_of(transport, wait_for=2, start_deadline=1000.0).begin_round(0)
+    assert caplog.messages.count("waiting for 2 clients") == 1
     assert caplog.text.count("s waiting for 2 clients: 1 ready, 0 refused") == 3
 
 

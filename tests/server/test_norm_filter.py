@@ -1,4 +1,4 @@
-"""The norm filter on norms worked out by hand: honest updates beside saturated ones, clusters, and hostile updates."""
+"""The norm filter on norms worked out by hand: honest, saturated and hostile updates, and clusters."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_updates_without_length_leave_the_typical_norm() -> None:
 
 
 @pytest.mark.parametrize("limit", [2.0, 10.0, 100.0])
-def test_a_client_that_still_learns_is_no_outlier_beside_saturated_ones(limit: float) -> None:
+def test_a_client_that_still_learns_is_no_outlier_among_saturated_ones(limit: float) -> None:
     """The median of the norms is 1e-12, and says nothing about the norm of an update."""
     assert not excluded(NormFilter(limit), 1e-20, 1e-12, 5.0)
     assert not excluded(NormFilter(limit), 1e-20, 1e-12, 5.0, models=[0, 0, 0], starts=[30.0, 30.0, 30.0])
 
 
 @pytest.mark.parametrize("starts", [None, [30.0, 30.0, 30.0]])
-def test_a_hostile_update_beside_saturated_ones_is_excluded_in_every_call(starts: list[float] | None) -> None:
+def test_a_hostile_update_among_saturated_ones_is_excluded_in_every_call(starts: list[float] | None) -> None:
     """The excluded norm does not become the typical one: three clients sent an update."""
     norm_filter = NormFilter(100)
     for _ in range(4):
@@ -124,8 +124,10 @@ def test_a_hostile_client_alone_in_its_cluster_is_excluded_in_every_round() -> N
 
 @pytest.mark.parametrize("honest", [(1.0,), ()])
 def test_a_hostile_client_cannot_drive_the_typical_norm_of_its_model_up(honest: tuple[float, ...]) -> None:
-    """Model 0 has four honest clients with norms of 1. Model 1 has the hostile one, beside an honest one or alone: its
-    limit is 100 in every round, however close to it the hostile update was."""
+    """Model 0 has four honest clients with norms of 1. Model 1 has the hostile one, with an honest one or alone.
+
+    Its limit is 100 in every round, however close to it the hostile update was.
+    """
     norm_filter = NormFilter(100)
     own = (*honest, 99.0)
     models = [0] * 4 + [1] * len(own)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, named, read_failed, reopen
+from fedkin.analysis.compare.comparison_folder import cells_of, finished_run, missing_line, read_failed, reopen
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
@@ -90,7 +90,7 @@ class Comparison:
         for setting, method in pairs:
             for reason, seeds in self._reasons(setting, method).items():
                 some = [] if len(seeds) == len(self.seeds) else seeds
-                lines.append(named(setting, method, reason, some))
+                lines.append(missing_line(setting, method, reason, some))
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:

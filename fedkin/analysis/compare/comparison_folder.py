@@ -152,7 +152,7 @@ def finished_run(cell: Cell) -> Run | None:
     return run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
 
 
-def named(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
+def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
     """Which runs are missing, and why.
 
     Args:

@@ -143,7 +143,7 @@ def _left_out(
     if len(failed) == len(cells):  # then the error at the end says it
         return failed
     for pair, reason in refused.items():
-        _log.warning("left out of the comparison: %s", comparison_folder.named(*pair, reason=reason))
+        _log.warning("left out of the comparison: %s", comparison_folder.missing_line(*pair, reason=reason))
     for cell in cells:
         if on_refused and cell.key in failed:
             on_refused(cell)
@@ -177,7 +177,7 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
                 failed[cell.key] = reason
                 if (*cell.pair, reason) not in logged:
                     logged.add((*cell.pair, reason))
-                    warnings.append(comparison_folder.named(*cell.pair, seeds=[cell.seed], reason=reason))
+                    warnings.append(comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason))
             while runs and warnings:  # where nothing can be run, the error at the end says it once
                 _log.warning("%s", warnings.pop(0))
     return runs

@@ -67,8 +67,10 @@ def is_deployed(run: Run) -> bool:
 
 
 def participants(run: Run) -> int:
-    """How many clients were ever accepted. An assignment does not say that: with one model it has an entry for every
-    client that there can be. Records of earlier versions do not say it either, but how many were reached at a time."""
+    """How many clients were ever accepted; where no record says so, the most that were reached in one round.
+
+    An assignment does not say it: with one model it has an entry for every client that there can be.
+    """
     known = [record["members"] for record in run.records if record.get("members") is not None]
     reached = [sum(record.get("cluster_sizes") or []) for record in run.records]
     return max([*known, *reached], default=0)

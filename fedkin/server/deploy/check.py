@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import shlex
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
@@ -71,22 +70,22 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
         sites: folders by name.
     """
     results: dict[str, CheckResult] = {}
-    holders: dict[str, Path] = {}
-    for name, folder in sites.items():
-        key = folder / files.NODE_PUBLIC
-        named = site_name(folder / files.CLIENT)
-        marks = {f"name {named}": named, f"key {_key_text(key)}": _key_text(key)}
-        for mark in (mark for mark, value in marks.items() if value):
-            other = holders.setdefault(mark, folder)
-            if other == folder:
-                continue
-            if mark.startswith("name"):
-                cure = f"change client.name in {folder / files.CLIENT}"
-                results[name] = failed("name", f"client.name is {named!r}, as in {other / files.CLIENT}: {cure}")
-            else:
-                own = shlex.quote(str(folder / files.NODE_KEY))
-                cure = f'rm {own} {own}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {own}'
-                results[name] = failed("node key", f"{key} is the key of {other}, too; make another: {cure}")
+    first_by_name: dict[str, Path] = {}
+    first_by_key: dict[str, Path] = {}
+    for site, folder in sites.items():
+        file = folder / files.CLIENT
+        name = site_name(file)
+        other = first_by_name.setdefault(name, folder)
+        if name and other != folder:
+            detail = f"client.name is {name!r}, as in {other / files.CLIENT}: change client.name in {file}"
+            results[site] = failed("name", detail)
+
+        public = folder / files.NODE_PUBLIC
+        key = _key_text(public)
+        other = first_by_key.setdefault(key, folder)
+        if key and other != folder:
+            cure = files.new_key_command(folder / files.NODE_KEY)
+            results[site] = failed("node key", f"{public} is the key of {other}, too; make another: {cure}")
     return results
 
 

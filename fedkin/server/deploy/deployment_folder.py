@@ -174,6 +174,16 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
     return f"# Written by `fedkin deploy init` each time that it runs\n\n```sh\n{commands(folder, address, sites)}```\n"
 
 
+def new_key_command(key: Path) -> str:
+    """The command that makes another key of a site in place of the one that it has.
+
+    Args:
+        key: its private key.
+    """
+    quoted = shlex.quote(str(key))
+    return f'rm {quoted} {quoted}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {quoted}'
+
+
 _SOURCE = f"set -a && . ./{ENVIRONMENT} && set +a"
 _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 

@@ -9,7 +9,6 @@ import argparse
 import io
 import json
 import re
-import shlex
 import sys
 import time
 from contextlib import redirect_stdout
@@ -102,8 +101,7 @@ def _register(folder: str) -> None:
 def _check_registered(key: Path, name: str) -> None:
     """Raises CommandError for a key that Flower knows under another name, or no longer accepts."""
     for node in _nodes_with(key):
-        own = shlex.quote(str(key.with_name(files.NODE_KEY)))
-        cure = f'make another key: rm {own} {own}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {own}'
+        cure = f"make another key: {files.new_key_command(key.with_name(files.NODE_KEY))}"
         if node.status == _UNREGISTERED:
             raise CommandError(f"{key} was unregistered, and Flower never accepts such a key again; {cure}")
         if node.name != name:

@@ -18,10 +18,10 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed
+from fedkin.server.deploy.compose import COMPOSE
 from fedkin.server.deploy.selection import select
 
 NAME = "folder"  # of the check
-_COMPOSE = "compose.yaml"
 
 
 def recorded_folder(folder: Path) -> Path | None:
@@ -108,7 +108,7 @@ def settle(folder: Path) -> Path | None:
     if former is None:
         return None
     present = folder.absolute()
-    for path in (folder / name for name in (files.APP, files.FLOWER, _COMPOSE)):
+    for path in (folder / name for name in (files.APP, files.FLOWER, COMPOSE)):
         _replace(path, str(former), str(present))
     write_atomic(folder / files.COMMANDS, _commands(folder))
     if moved_from(folder) is not None:

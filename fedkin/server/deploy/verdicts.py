@@ -101,7 +101,7 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
         for name in list(open_sites):
             waits = bool(state.refused) or time.monotonic() - last > _READY
             reason = former.refusal(name, state)
-            verdict = _verdict(name, state, former, waits)
+            verdict = f" is refused: {reason}" if reason else _verdict(name, state, former, waits)
             if verdict:
                 last = time.monotonic()
                 say(f"{open_sites.pop(name).name}{verdict}")
@@ -132,7 +132,7 @@ def _runs(superlink: Part) -> bool:
 
 
 def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
-    """The rest of the line about a site; empty as long as the server has not decided.
+    """The rest of the line about a site that is not refused; empty as long as the server has not decided.
 
     Args:
         name: of the site.
@@ -140,9 +140,6 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
         former: what it knew before the site was started.
         waits: whether a site that is ready has to wait for others, and not only for a moment.
     """
-    reason = former.refusal(name, state)
-    if reason:
-        return f" is refused: {reason}"
     if former.accepts(name, state):
         return ": takes part"
     return ": is ready, and the server waits for others" if waits and name in state.ready else ""

@@ -30,7 +30,6 @@ from fedkin.server.deploy.worker_link import (
 from fedkin.server.parts import Parts, read_frame, write_frame
 
 if TYPE_CHECKING:
-    from fedkin.server.message import RpcMessage
     from fedkin.server.node import Node
 
 _log = logging.getLogger("fedkin")
@@ -159,16 +158,10 @@ class Worker:
 
         try:
             reply = respond(self.loaded.node, lambda: from_parts(message), site_name(self.loaded.config))
-            return refusal_of(reply), to_parts(reply, IN_REPLY)
+            return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
         except Exception as error:  # as a client's process that raises: the message is lost, and the site goes on
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None
-
-
-def refusal_of(reply: RpcMessage) -> dict[str, Any]:
-    """What a reply says of a refusal, for the head of its frame: ``refused`` is the reason, or empty."""
-    reason = reply.header.get("refused") or reply.header.get("failed") or ""
-    return {"refused": str(reason)}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from fedkin.core.client_memory import client_name
 from fedkin.core.errors import ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -158,8 +159,7 @@ class Trainer:
 
     def _name(self, client: int) -> str:
         """The name of a client; its number where it has none."""
-        names = getattr(self._data, "client_names", None)
-        return names[client] if names else str(self._ids[client])
+        return client_name(client, getattr(self._data, "client_names", None), self._ids)
 
     def _scores(self, network: Any, x: Tensor, client: int, low: bool = False) -> Tensor:
         """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the client, where it

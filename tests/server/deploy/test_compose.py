@@ -34,14 +34,14 @@ def services(folder: Path, **options: Any) -> dict[str, Any]:
     return yaml.safe_load((folder / "compose.yaml").read_text())["services"]
 
 
-def compose_program() -> list[str] | None:
-    """The command of Docker Compose, as a plugin or by itself; it needs no engine to read a file."""
+def compose_program() -> tuple[list[str], str] | None:
+    """The command of Docker Compose and its version, as a plugin or by itself; it needs no engine to read a file."""
     commands = [["docker", "compose"], ["docker-compose"]]
     for command in commands:
         if shutil.which(command[0]):
-            done = subprocess.run([*command, "version"], capture_output=True)
+            done = subprocess.run([*command, "version"], capture_output=True, text=True)
             if done.returncode == 0:
-                return command
+                return command, done.stdout
     return None
 
 
@@ -49,8 +49,8 @@ def test_server_run_and_sites_are_services_without_root(tmp_path: Path) -> None:
     found = services(tmp_path / "fed")
     assert [*found] == ["server", "run", "site-0", "site-1"]
     for name, service in found.items():
-        user, group = map(int, service["user"].split(":"))
-        assert user > 0 and group > 0
+        user = int(service["user"].split(":")[0])
+        assert user > 0
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
         assert ("healthcheck" in service) == (name != "run")
     assert found["site-1"]["depends_on"] == {"server": {"condition": "service_healthy"}}
@@ -73,10 +73,11 @@ def test_every_service_has_the_keys_and_types_of_the_specification(tmp_path: Pat
 @pytest.mark.parametrize("name", ["fed", *ODD_NAMES])
 def test_docker_compose_reads_the_file(tmp_path: Path, name: str) -> None:
     """What Compose makes of it; the test above stands in where Compose is not installed."""
-    command = compose_program()
-    if command is None:
+    program = compose_program()
+    if program is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
-    if ":" in name and command == ["docker-compose"]:
+    command, version = program
+    if ":" in name and "version 1." in version:
         pytest.skip("Compose 1 cannot read volumes of a folder with a colon in its name")
     written = services(tmp_path / name)
     file = str(tmp_path / name / "compose.yaml")

@@ -93,7 +93,7 @@ def test_a_path_that_cannot_be_replaced_is_refused_with_its_cure(one: Path) -> N
 
 
 def test_the_path_of_another_folder_that_begins_with_the_former_one_stays(one: Path) -> None:
-    """A virtual environment ``one-venv`` beside the deployment ``one``, and a folder below another ``one``."""
+    """A virtual environment ``one-venv`` next to the deployment ``one``, and a folder below another ``one``."""
     others = f'["{one}-venv/bin", "/mnt{one}/data"]'
     app = one / files.APP
     app.write_text(f"{app.read_text()}\n[tool.own]\npaths = {others}\n")

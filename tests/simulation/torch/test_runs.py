@@ -241,7 +241,7 @@ def test_a_place_where_there_is_no_model(place: str, given: str, words: list[str
     ("setting", "words"),
     [
         ("model.name=mlp", ["model.torch", "unknown key 'torch'"]),
-        ("model.torch=3", ["model.torch", "expected a valid string"]),
+        ("model.torch=3", ["model", "expected package.module:factory, got '3'"]),
         ("model.threads=0", ["model", "threads must be an integer of at least 1"]),
         ("model.detects=true", ["method", "IFCA trains a model with a score for every class"]),
     ],
