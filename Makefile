@@ -18,8 +18,8 @@ demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
 test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "unit or example"
 
-test-all: .venv/dev ## all tests; real data are read from FEDKIN_DATA
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test-all: test ## all tests: those of `make test`, then the rest; real data are read from FEDKIN_DATA
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (unit or example)"
 
 # Without the longest of their tests: other tests reach all that those do.
 coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
