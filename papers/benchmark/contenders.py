@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedkin.run.method_options import NO_OPTIONS, MethodOptions
+
 from fedkin import methods
 from fedkin.core.method import Method
-from fedkin.methods.personal_parts import PersonalHead
-from fedkin.methods.server_optimizers import FedAdam
-from fedkin.run.method_options import NO_OPTIONS, MethodOptions
+from fedkin.options.personal.parts import PersonalHead
+from fedkin.options.server_optimizer import FedAdam
 from papers.benchmark.federations import Setting
 
 STEPS = 12  # gradient steps of a client in a round, of all its models together

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedkin.run.method_options import NO_OPTIONS
+
 from fedkin.analysis.advise.field_benchmark import CONCEPTS, FINDINGS, LABELS
 from fedkin.analysis.ranks import Ranks
 from fedkin.core.storage import write_atomic
 from fedkin.methods import METHODS
-from fedkin.run.method_options import NO_OPTIONS
 from papers.benchmark.contenders import CONTENDERS
 from papers.benchmark.federations import SETTINGS
 

@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from fedkin.run.method_options import MethodOptions
 
 from fedkin.config import registry
 from fedkin.config.option_registry import make_option
 from fedkin.core.method import UNASSIGNED
 from fedkin.run.loop import run
-from fedkin.run.method_options import MethodOptions
 from fedkin.run.results import Run
 from fedkin.run.run_folder import METRICS
 from fedkin.server.request_retries import GRACE

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkin.config.registry import method_title, methods
 from fedkin.methods.ifca import IFCA
-from fedkin.privacy.private import refusal
+from fedkin.options.privacy.private import refusal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "privacy.md"
 BEGIN, END = "<!-- methods -->\n", "<!-- /methods -->\n"

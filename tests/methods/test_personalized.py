@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedkin.options.personal.personalized import Personalized
+from fedkin.options.server_optimized import ServerOptimized
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
@@ -15,11 +17,9 @@ from fedkin.core.randomness import Stream
 from fedkin.methods import METHODS
 from fedkin.methods.fedprox import FedProx
 from fedkin.methods.flexcfl import FlexCFLState
-from fedkin.methods.personal_parts import PERSONAL, PersonalHead, PersonalModel, refusal
-from fedkin.methods.personalized import Personalized
-from fedkin.methods.server_optimized import ServerOptimized
-from fedkin.methods.server_optimizers import FedAdam
 from fedkin.models import mlp
+from fedkin.options.personal.parts import PERSONAL, PersonalHead, PersonalModel, refusal
+from fedkin.options.server_optimizer import FedAdam
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.metrics import score

@@ -21,10 +21,10 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.methods.private_clusters import PrivateClusters, PrivateClustersState
 from fedkin.models import mclr
-from fedkin.privacy.accounting import NoisyRounds, epsilon
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import Private
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.accounting import NoisyRounds, epsilon
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.privacy.private import Private
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.sketches import SketchMoments, SketchSums
 from tests.simulation.small_federation import federation

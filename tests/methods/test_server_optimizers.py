@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedkin.options.server_optimized import ServerOptimized, parents, refusal, with_moments
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.methods import FedAvg, Hierarchical
 from fedkin.methods.flexcfl import FlexCFLState
-from fedkin.methods.server_optimized import ServerOptimized, parents, refusal, with_moments
-from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS, FedAdagrad, FedAdam, FedAvgM, FedYogi
+from fedkin.options.server_optimizer import SERVER_OPTIMIZERS, FedAdagrad, FedAdam, FedAvgM, FedYogi
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from tests.methods import test_conformance as conformance

@@ -20,11 +20,11 @@ from fedkin.core.errors import ConfigError, MethodError, TaskError
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.models import mclr
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import NOT_PRIVATE, Private, refusal
-from fedkin.privacy.private_world import PrivateWorld
-from fedkin.privacy.randomness import SeededRandomness
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.privacy.private import NOT_PRIVATE, Private, refusal
+from fedkin.options.privacy.private_world import PrivateWorld
+from fedkin.options.privacy.randomness import SeededRandomness
 from fedkin.reporting.progress import privacy_in_words
 from fedkin.reporting.seeds_tables import seeds_table
 from fedkin.run.cohort_selection import select_cohort

@@ -10,6 +10,7 @@ from typing import Any
 import dp_accounting
 import numpy as np
 import pytest
+from fedkin.run.secret_runs import secret_record
 
 import fedkin as fk
 from fedkin.config.run import load
@@ -19,12 +20,11 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.models import mclr
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private_world import PrivateWorld
-from fedkin.privacy.randomness import SystemRandomness
-from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.private_world import PrivateWorld
+from fedkin.options.privacy.randomness import SystemRandomness
+from fedkin.options.secret.secret_sums import Secret, SecretWorld, refusal
 from fedkin.reporting.progress import secret_in_words
-from fedkin.run.secret_runs import secret_record
 from fedkin.run.simulate import execute
 from fedkin.secret.client import Session
 from fedkin.tasks.losses import Losses
@@ -162,7 +162,7 @@ def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     models = models_of(world)
     updates = []
     for memory in (2**28, 400):
-        monkeypatch.setattr("fedkin.privacy.secret_call.UPDATE_MEMORY", memory)
+        monkeypatch.setattr("fedkin.options.secret.secret_call.UPDATE_MEMORY", memory)
         monkeypatch.setattr(fk.SimulatedWorld, "update_memory", 0)
         own = SecretWorld(world, PLAIN, Journal(), ROUND)
         updates.append(train(own, models, EVERYONE, PAIR, reduce=True, stream=stream).update)
@@ -457,7 +457,7 @@ def test_a_private_sum_is_written_down_before_the_server_sees_it(monkeypatch: py
         counted.append(journal.rounds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedkin.privacy.private_world.secret_noisy_sums", killed)
+    monkeypatch.setattr("fedkin.options.privacy.private_world.secret_noisy_sums", killed)
     mechanism = fk.ClientDP(noise_multiplier=1.0, delta=1e-3).mechanism(N, N, 1, "uniform")
     own = PrivateWorld(simulated(), mechanism, journal, SystemRandomness(), 1, EVERYONE, PLAIN)
     with pytest.raises(KeyboardInterrupt):

@@ -10,9 +10,8 @@ import pytest
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
+from fedkin.options.late.late_replies import Late, LateReplies, late_record
 from fedkin.server.message import RpcMessage
-from fedkin.staleness.late_replies import Late, late_record
-from fedkin.staleness.settings import LateReplies
 from fedkin.tasks.train import train
 from tests.server.memory_transport import MemoryTransport, Station
 from tests.server.small_federations import fake_node, fake_remote

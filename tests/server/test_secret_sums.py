@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedkin.run.secret_runs import secret_record
 
 import fedkin as fk
 from fedkin.config.plan import Plan
-from fedkin.privacy.secret_sums import Secret
+from fedkin.options.secret.secret_sums import Secret
 from fedkin.run.loop import RunState, run
-from fedkin.run.secret_runs import secret_record
 from fedkin.secret.client import Session
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.certificates import Authority

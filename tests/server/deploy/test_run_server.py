@@ -17,9 +17,9 @@ from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelErr
 from fedkin.core.training import LocalTraining
 from fedkin.export import load as load_export
 from fedkin.methods.fedavg import FedAvg
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.secret_settings import SecretSums
-from fedkin.robust.robust import RobustAggregation
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.robust.robust import RobustAggregation
+from fedkin.options.secret.secret_settings import SecretSums
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate
