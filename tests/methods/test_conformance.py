@@ -315,7 +315,10 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    """By name; those of options have the name of their section in front."""
+    values = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "extras"}
+    for section, of_option in state.extras.items():
+        values |= {f"{section}/{name}": array for name, array in of_option.items()}
     assert all(isinstance(value, (np.ndarray, SharedRows)) for value in values.values())
     return {name: np.asarray(value) for name, value in values.items()}
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fedkin.run.method_options import MethodOptions
 
 import fedkin as fk
 from fedkin.config.run import load
-from fedkin.core.errors import MethodError
+from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
 from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
-from fedkin.options.late.late_replies import Late, LateReplies, late_record
+from fedkin.options.late.late_replies import ActiveLateReplies, LateReplies
 from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.with_options import refusal
 from fedkin.simulation.fake_world import FakeWorld
+from tests.option_lists import facts, with_options
 
 
 class Drawn(LateReplies):
@@ -43,7 +46,8 @@ def world() -> FakeWorld:
 
 
 def run(late: LateReplies, rounds: int, cohorts: dict[int, list[int]] | None = None) -> list[State]:
-    method, clients = Late(FedAvg(), late), world()
+    clients = world()
+    method = with_options(FedAvg(), late, world=clients)
     states = [method.init(clients, Stream(0))]
     for number in range(1, rounds + 1):
         cohort = np.array((cohorts or {}).get(number, [0, 1, 2]))
@@ -53,6 +57,11 @@ def run(late: LateReplies, rounds: int, cohorts: dict[int, list[int]] | None = N
 
 def model(state: State) -> float:
     return float(state.models[0, 0])
+
+
+def late_record(state: State) -> Record:
+    """What the record of a round says of late replies."""
+    return ActiveLateReplies(LateReplies(), FedAvg()).record(state)
 
 
 def test_a_late_update_is_shortened_by_its_age_and_weighs_its_examples() -> None:
@@ -91,11 +100,10 @@ def test_what_is_too_old_is_lost() -> None:
 
 
 def test_an_update_of_a_client_that_has_changed_its_cluster_counts_for_nothing() -> None:
-    method, clients = Late(FedAvg(), settings({1: [0, 0, 1]})), world()
+    clients = world()
+    method = with_options(FedAvg(), settings({1: [0, 0, 1]}), world=clients)
     state = method.round(clients, method.init(clients, Stream(0)), np.arange(3), Stream(0, 1))
-    moved = type(state)(
-        **{**vars(state), "models": np.repeat(state.models, 2, axis=0), "assignment": np.array([0, 0, 1])}
-    )
+    moved = replace(state, models=np.repeat(state.models, 2, axis=0), assignment=np.array([0, 0, 1]))
     after = method.round(clients, moved, np.array([0, 1]), Stream(0, 2))
     assert float(after.models[0, 0]) == pytest.approx(1 + (-0.5 + 1.5) / 2) and float(after.models[1, 0]) == 1
     assert late_record(after) == {"late_used": 0, "late_dropped": 1}
@@ -105,7 +113,7 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
     """IFCA, whose clients choose: the cluster of one whose replies always come late is not known."""
     data, late = fk.data.digits(clients=12), LateReplies(share=0.9, same=True, max_age=30)
     method = fk.IFCA(clusters=2, weighting="examples")
-    run = fk.simulate(method, data, fk.models.mclr(data), rounds=6, cohort=12, late=late, progress=False)
+    run = fk.simulate(method, data, fk.models.mclr(data), rounds=6, cohort=12, options=[late], progress=False)
     assert (run.assignment < 0).any()  # who has never been in time
     assert run.records[-1]["late_used"] > 12
 
@@ -128,20 +136,20 @@ def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
     common: dict[str, Any] = {"cohort": 6, "local": fk.SGD(epochs=1, lr=0.1), "progress": False, "checkpoint_every": 1}
     late = fk.LateReplies(max_age=2, share=0.5)
     method, net = fk.FlexCFL(clusters=2), fk.models.mclr(data)
-    whole = fk.simulate(method, data, net, rounds=4, late=late, **common)
-    fk.simulate(method, data, net, rounds=2, late=late, out=tmp_path / "run", **common)
-    rest = fk.simulate(method, data, net, rounds=4, late=late, out=tmp_path / "run", resume=True, **common)
+    whole = fk.simulate(method, data, net, rounds=4, options=[late], **common)
+    fk.simulate(method, data, net, rounds=2, options=[late], out=tmp_path / "run", **common)
+    rest = fk.simulate(method, data, net, rounds=4, options=[late], out=tmp_path / "run", resume=True, **common)
     assert rest.models.tobytes() == whole.models.tobytes()
     assert rest.summary()["late_used"] == whole.summary()["late_used"] > 0
     none = fk.simulate(method, data, net, rounds=4, **common)
-    nothing = fk.simulate(method, data, net, rounds=4, late=fk.LateReplies(), **common)
+    nothing = fk.simulate(method, data, net, rounds=4, options=[fk.LateReplies()], **common)
     assert nothing.models.tobytes() == none.models.tobytes() != whole.models.tobytes()
 
 
 def test_a_file_has_it(tmp_path: Path) -> None:
     config = load(None, ["late.name=replies", "late.share=0.3"])
-    assert config.late == {"name": "replies", "max_age": 1, "exponent": 0.5, "share": 0.3, "same": False}
-    assert config.description()["late"] == config.late
+    assert config.options["late"] == {"name": "replies", "max_age": 1, "exponent": 0.5, "share": 0.3, "same": False}
+    assert config.description()["late"] == config.options["late"]
 
 
 @pytest.mark.parametrize(
@@ -158,16 +166,20 @@ def test_what_cannot_be(option: dict[str, Any], words: str) -> None:
 
 
 def test_methods_and_options_that_it_does_not_go_with() -> None:
-    late, spec = LateReplies(share=0.5), world().spec
-    assert "of its option averaging, weighting" in str(MethodOptions(late=late).refusal(fk.IFCA(clusters=2), spec))
-    assert MethodOptions(late=late).refusal(fk.IFCA(clusters=2, weighting="examples"), spec) is None
-    assert "has no server" in str(MethodOptions(late=late).refusal(fk.PENS(), spec))
-    private = MethodOptions(late=late, privacy=ClientDP(noise_multiplier=1.0, delta=1e-3))
-    assert "privacy counts each client once" in str(private.refusal(fk.FedAvg(), spec))
-    robust = MethodOptions(late=late, robust=fk.RobustAggregation("median"))
-    assert "replies of one round" in str(robust.refusal(fk.FedAvg(), spec))
-    with pytest.raises(MethodError, match="its peers average"):
-        Late(fk.PENS(), late)
+    late, clients = LateReplies(share=0.5), world()
+
+    def refused(method: Any, *options: Any) -> str:
+        return str(refusal(facts(method, late, *options, world=clients)))
+
+    assert "of its option averaging, weighting" in refused(fk.IFCA(clusters=2))
+    assert refusal(facts(fk.IFCA(clusters=2, weighting="examples"), late, world=clients)) is None
+    assert "has no server" in refused(fk.PENS())
+    assert "privacy counts each client once" in refused(fk.FedAvg(), ClientDP(noise_multiplier=1.0, delta=1e-3))
+    assert "replies of one round" in refused(fk.FedAvg(), fk.RobustAggregation("median"))
+    with pytest.raises(ConfigError, match=r"late: method: .*its peers average"):
+        with_options(fk.PENS(), late, world=clients)
     data = fk.data.digits(clients=10)
     with pytest.raises(MethodError, match=r"FedSim averages single updates by itself"):
-        fk.simulate(fk.FedSim(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=4, late=late, progress=False)
+        fk.simulate(
+            fk.FedSim(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=4, options=[late], progress=False
+        )

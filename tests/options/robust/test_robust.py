@@ -23,6 +23,7 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedavg import train_and_average
 from fedkin.options.attack.byzantine import Byzantine
 from fedkin.options.robust.robust import RobustAggregation
+from tests.option_lists import with_option_list
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def data() -> FederatedData:
 
 def go(data: FederatedData, method: Any = None, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 3, "cohort": 20, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1)}
-    return fk.simulate(method or TrueClusters(), data, fk.models.mclr(data), **settings | options)
+    return fk.simulate(method or TrueClusters(), data, fk.models.mclr(data), **with_option_list(settings | options))
 
 
 def failing(record: Any) -> None:
@@ -241,7 +242,7 @@ def test_in_a_configuration() -> None:
     config = load(
         None, ["robust.name=aggregation", "robust.rule=arc+median", "attack.name=byzantine", "attack.share=0.1"]
     )
-    assert config.robust["rule"] == "arc+median" and config.attack["share"] == 0.1
+    assert config.options["robust"]["rule"] == "arc+median" and config.options["attack"]["share"] == 0.1
     with pytest.raises(ConfigError, match="did you mean 'median'"):
         load(None, ["robust.name=aggregation", "robust.rule=medain"])
     with pytest.raises(ConfigError, match="attack"):

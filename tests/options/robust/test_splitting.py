@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.robust.test_robust import TrueClusters
 
 import fedkin as fk
 from fedkin.config.plan import Plan
@@ -18,6 +17,8 @@ from fedkin.core.requirements import Requirements
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.options.robust.splitting import Clusters, split, times_left_out
 from fedkin.run.cohort_selection import select_cohort
+from tests.option_lists import with_option_list
+from tests.options.robust.test_robust import TrueClusters
 
 RECIPE = fk.RobustAggregation("majority+geometric_median", byzantine=0.4, least=3, split_after=2)
 DATA = fk.planted("digits", "rotation", clusters=2, clients=20, samples=30, test_samples=10, seed=0)
@@ -37,8 +38,8 @@ METHOD = Splittable()
 
 def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
-    settings: dict[str, Any] = {"rounds": 4, "cohort": 20, "local": work, "attack": SLEEPERS}
-    return fk.simulate(method, DATA, fk.models.mclr(DATA), robust=robust, **settings | options)
+    settings: dict[str, Any] = {"rounds": 4, "cohort": 20, "local": work, "attack": SLEEPERS, "robust": robust}
+    return fk.simulate(method, DATA, fk.models.mclr(DATA), **with_option_list(settings | options))
 
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:

@@ -11,6 +11,7 @@ import pytest
 import fedkin as fk
 from fedkin.data.federated import FederatedData
 from fedkin.options.robust.update_memory import UpdateMemory
+from tests.option_lists import with_option_list
 
 
 def test_the_last_update_of_each_client_is_remembered_for_its_model_and_some_rounds() -> None:
@@ -32,14 +33,13 @@ def data() -> FederatedData:
 def go(data: FederatedData, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1), "seed": 1}
     method = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1)
-    return fk.simulate(method, data, fk.models.mclr(data), progress=False, **settings | options)
+    return fk.simulate(method, data, fk.models.mclr(data), progress=False, **with_option_list(settings | options))
 
 
 def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None:
     with_memory = go(data, robust=fk.RobustAggregation("median", memory=5))
     without = go(data, robust=fk.RobustAggregation("median"))
-    states: list[Any] = [run.state for run in (with_memory, without)]
-    rounds = [state.rule_rounds for state in states]
+    rounds = [run.state.extras["robust"]["rule_rounds"] for run in (with_memory, without)]
     assert rounds[0].sum() > rounds[1].sum() and (rounds[0] >= rounds[1]).all()
     assert (with_memory.state.models != without.state.models).any()
     at_once = [go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models for n in (0, 5)]
@@ -58,8 +58,8 @@ def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Pat
         go(data, out=tmp_path / "parts", on_round=failing, **options)
     parts = go(data, out=tmp_path / "parts", resume=True, **options)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
-    states: list[Any] = [parts.state, whole.state]
-    np.testing.assert_array_equal(states[0].last_update, states[1].last_update)
+    remembered = [run.state.extras["robust"]["last_update"] for run in (parts, whole)]
+    np.testing.assert_array_equal(remembered[0], remembered[1])
 
 
 def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(data: FederatedData) -> None:
@@ -89,7 +89,7 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
     rule = fk.RobustAggregation("majority+geometric_median", 0.45, least=2, memory=10)
     work = fk.SGD(epochs=5, batch_size=10, lr=0.1)
     options: dict[str, Any] = {"rounds": 4, "cohort": 37, "local": work, "attack": attack, "robust": rule}
-    run = fk.simulate(method, data, fk.models.mclr(data), progress=False, **options)
+    run = fk.simulate(method, data, fk.models.mclr(data), progress=False, **with_option_list(options))
     summary, few = run.summary(), np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
     honest = [w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]]
