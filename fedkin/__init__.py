@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
     from fedkin.options.privacy.client_dp import ClientDP as ClientDP
     from fedkin.options.robust.robust import RobustAggregation as RobustAggregation
-    from fedkin.options.secret.secret_settings import SecretSums as SecretSums
+    from fedkin.options.secret.secret_sums import SecretSums as SecretSums
     from fedkin.options.server_optimizer import FedAdagrad as FedAdagrad
     from fedkin.options.server_optimizer import FedAdam as FedAdam
     from fedkin.options.server_optimizer import FedAvgM as FedAvgM
@@ -145,7 +145,7 @@ _HOME = {
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",
     "Scores": "fedkin.tasks.evaluate",
-    "SecretSums": "fedkin.options.secret.secret_settings",
+    "SecretSums": "fedkin.options.secret.secret_sums",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "Steps": "fedkin.scenarios.steps",

@@ -50,5 +50,5 @@ SECTIONS = {
     "robust": OptionSection("robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}),
     "attack": OptionSection("attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True),
     "late": OptionSection("way to use late replies", {"replies": "fedkin.options.late.late_replies:LateReplies"}),
-    "secret": OptionSection("secret sums", {"sums": "fedkin.options.secret.secret_settings:SecretSums"}),
+    "secret": OptionSection("secret sums", {"sums": "fedkin.options.secret.secret_sums:SecretSums"}),
 }

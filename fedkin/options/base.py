@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -31,26 +31,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@runtime_checkable
-class RunPlan(Protocol):
-    """The parts of a run's plan that options read (``config.plan.Plan``)."""
-
-    rounds: int
-    cohort: int
-    seed: int
-    selection: Any
-    patience: int | None
-    until: float | None
-    sample_at_end: bool
-
-
 @dataclass(frozen=True)
 class RunFacts:
     """What an option knows of a run before it begins.
 
     Attributes:
         method: the method, without options.
-        plan: rounds, cohort, seed and selection.
+        plan: of the run (``config.plan.Plan``).
         spec: the model's size and layers.
         clients: N.
         options: all options of the run, by section.
@@ -60,13 +47,18 @@ class RunFacts:
     """
 
     method: Method
-    plan: RunPlan
+    plan: Any
     spec: ModelSpec
     clients: int
     options: Mapping[str, Option] = field(default_factory=dict)
     trackers: Sequence[Any] = ()
     folder: Path | None = None
     true_clusters: Int[np.ndarray, "N"] | None = None
+
+    @property
+    def shares_part(self) -> bool:
+        """Whether clients share a part of their models only."""
+        return any(option.shares_part for option in self.options.values())
 
 
 @dataclass(frozen=True)
@@ -118,9 +110,11 @@ class Option:
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option of a section.
+        shares_part: whether clients share a part of their models only.
     """
 
     section: ClassVar[str] = ""
+    shares_part: ClassVar[bool] = False
 
     def refusal(self, run: RunFacts) -> str:
         """Why the option does not go with the method, the model or another option; empty where it does."""

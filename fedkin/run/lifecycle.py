@@ -197,16 +197,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            assert state.scored is not None  # a run ends with scoring
-            state.final |= options.closing(
-                RunEnd(
-                    round=state.round,
-                    state=state.state,
-                    client_accuracy=state.scored.client_accuracy,
-                    clients=clients,
-                    true_clusters=facts.true_clusters,
-                )
-            )
+            state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
                 description,
                 state.records,
@@ -223,6 +214,18 @@ class Experiment(Generic[W]):
             )
             dispatch.finish(finished.summary())
         return finished
+
+
+def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
+    """What options know of a run at its end."""
+    assert run_state.scored is not None  # a run ends with scoring
+    return RunEnd(
+        round=run_state.round,
+        state=run_state.state,
+        client_accuracy=run_state.scored.client_accuracy,
+        clients=clients,
+        true_clusters=facts.true_clusters,
+    )
 
 
 def method_places(methods: Methods) -> list[str]:

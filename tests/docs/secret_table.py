@@ -10,8 +10,7 @@ from typing import Any
 
 from fedkin.config.registry import method_title, methods
 from fedkin.methods.ifca import IFCA
-from fedkin.options.secret.secret_settings import SecretSums
-from fedkin.options.secret.secret_sums import refusal
+from fedkin.options.secret.secret_sums import SecretSums, refusal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "secret-sums.md"
 BEGIN, END = "<!-- methods -->\n", "<!-- /methods -->\n"

@@ -84,6 +84,7 @@ class PersonalHead(PersonalPart):
     head_epochs: int = 10  # of the head, before the body is trained
 
     head = True
+    shares_part = True
 
     def __post_init__(self) -> None:
         if self.head_epochs:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.options.privacy.client_dp import Mechanism
 from fedkin.options.privacy.mechanism import clipped, noisy_sums
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness
 from fedkin.options.privacy.secret_noise import noise_share
+from fedkin.options.privacy.settings import Mechanism
 from fedkin.secret.quantization import EXTRA
 
 LEVEL = 0.05

@@ -25,15 +25,15 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.core.world import World
-from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts, RunPlan
+from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts
 from fedkin.options.journal import JOURNAL, RELEASE, Journal
-from fedkin.options.privacy.client_dp import ClientDP, Mechanism
 from fedkin.options.privacy.mechanism import noisy_mean
 from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
+from fedkin.options.privacy.settings import Mechanism, PrivacySettings
 from fedkin.options.privacy.statement import NOT_PRIVATE, statement
 from fedkin.options.secret.secret_record import secret_record
-from fedkin.options.secret.secret_settings import SecretSums
+from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.tracking.tensorboard import TensorBoard
 
 _log = logging.getLogger("fedkin")
@@ -66,7 +66,7 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
     return ""
 
 
-def active_privacy(settings: ClientDP, run: RunFacts) -> ActivePrivacy:
+def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
     """The privacy of a run.
 
     Args:
@@ -81,7 +81,7 @@ def active_privacy(settings: ClientDP, run: RunFacts) -> ActivePrivacy:
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
     journal = Journal(run.folder / JOURNAL if run.folder else None)
-    _check_noise(mechanism, journal, run.plan)
+    _check_noise(mechanism, journal, run.plan.rounds)
     return ActivePrivacy(
         method=run.method,
         mechanism=mechanism,
@@ -93,13 +93,13 @@ def active_privacy(settings: ClientDP, run: RunFacts) -> ActivePrivacy:
     )
 
 
-def secret_settings(run: RunFacts) -> SecretSums | None:
+def secret_settings(run: RunFacts) -> SecretSettings | None:
     """The settings of secret sums, to which clients add shares of the noise; None of a run without."""
-    secret = run.options.get(SecretSums.section)
-    return secret if isinstance(secret, SecretSums) else None
+    secret = run.options.get("secret")
+    return secret if isinstance(secret, SecretSettings) else None
 
 
-def check_privacy(settings: ClientDP, runs: Sequence[RunFacts]) -> None:
+def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
     """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
 
     Args:
@@ -129,7 +129,7 @@ def check_privacy(settings: ClientDP, runs: Sequence[RunFacts]) -> None:
         mechanism_of(settings, run)
 
 
-def mechanism_of(settings: ClientDP, run: RunFacts) -> Mechanism:
+def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
     """What a run does with these settings. With secret sums the server learns who takes part.
 
     Args:
@@ -149,14 +149,14 @@ def mechanism_of(settings: ClientDP, run: RunFacts) -> Mechanism:
     )
 
 
-def _check_noise(mechanism: Mechanism, journal: Journal, plan: RunPlan) -> None:
+def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
     """Refuse (ConfigError) other noise than that of what was released already, all of which is charged alike."""
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
-                    f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and {plan.rounds} "
-                    f"rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
+                    f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and "
+                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
                     "for an epsilon is that of the rounds planned first. Resume with as many rounds; to extend a run, "
                     "give noise_multiplier from its start on"
                 )
@@ -185,9 +185,9 @@ class ActivePrivacy(ActiveOption):
         planned_rounds: int,
         folder: Path | None = None,
         seed: int | None = None,
-        secret: SecretSums | None = None,
+        secret: SecretSettings | None = None,
     ) -> None:
-        super().__init__(mechanism.settings.section)
+        super().__init__("privacy")
         self.method = method
         self.mechanism = mechanism
         self.journal = journal

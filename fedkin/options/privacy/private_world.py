@@ -21,11 +21,11 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.journal import Journal
-from fedkin.options.privacy.client_dp import Mechanism
 from fedkin.options.privacy.mechanism import clipped, next_clip, noisy_sums
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness
 from fedkin.options.privacy.secret_noise import secret_noisy_sums
-from fedkin.options.secret.secret_settings import SecretSums
+from fedkin.options.privacy.settings import Mechanism
+from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.options.summed_tasks import is_choice, is_start, wants_sums
 
 _log = logging.getLogger("fedkin")
@@ -52,7 +52,7 @@ class PrivateWorld(WorldProxy):
         randomness: Randomness,
         round: int,
         cohort: Int[np.ndarray, "n"] | None = None,
-        secret: SecretSums | None = None,
+        secret: SecretSettings | None = None,
     ) -> None:
         super().__init__(world)
         self._cohort, self._secret = cohort, secret
@@ -124,7 +124,7 @@ class PrivateWorld(WorldProxy):
         return self._means(task, sums, index, arrived, np.concatenate([reply.nonfinite for reply in replies]))
 
     def _in_secret(
-        self, settings: SecretSums, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
+        self, settings: SecretSettings, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> Reply:
         """The same, where clients add the noise and the server sees sums only."""
         clip, noise = self._mechanism.settings.clip, self._mechanism.noise_multiplier

@@ -19,9 +19,9 @@ from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.options.journal import Journal
-from fedkin.options.privacy.client_dp import Mechanism
+from fedkin.options.privacy.settings import Mechanism
 from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
-from fedkin.options.secret.secret_settings import SecretSums
+from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 
 _TAIL, _LONGER = 8.0, 1.05  # deviations of noise that fit on the grid; how much longer rounding may make an update
@@ -86,7 +86,7 @@ def noise_share(mechanism: Mechanism, least: int, members: int, numbers: int, se
 
 def secret_noisy_sums(
     world: World,
-    settings: SecretSums,
+    settings: SecretSettings,
     mechanism: Mechanism,
     task: Any,
     clients: Int[np.ndarray, "n"],

@@ -83,10 +83,9 @@ class RobustAggregation(Option):
             )
 
     def refusal(self, run: RunFacts) -> str:
-        personal = run.options.get("personal")
         if "privacy" in run.options:
             return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
-        if personal is not None and personal.head:
+        if run.shares_part:
             return "personal heads send sums of bodies besides; take personal models (ditto), or none"
         if self.split_after and "server_optimizer" in run.options:
             return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"

@@ -17,7 +17,7 @@ from fedkin.core.errors import TaskError
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.world import UPDATE_MEMORY, World
-from fedkin.options.secret.secret_settings import SecretSums
+from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.client import NOBODY
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
@@ -102,7 +102,7 @@ class SecretCall:
     def __init__(
         self,
         world: World,
-        settings: SecretSums,
+        settings: SecretSettings,
         task: Any,
         clients: Int[np.ndarray, "n"],
         stream: Stream,

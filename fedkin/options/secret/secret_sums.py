@@ -8,13 +8,16 @@ it is refused by the name of the task, or sent in the clear, and reported.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import TaskError
+from fedkin.core.errors import ConfigError, TaskError
 from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.replies import Reply
@@ -23,18 +26,18 @@ from fedkin.core.schema import INDEX, WEIGHT
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
-from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
 from fedkin.options.journal import SECRET_SUMS, Journal
 from fedkin.options.secret.secret_call import GroupSum, SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_record import secret_record
-from fedkin.options.secret.secret_settings import SecretSums
+from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.options.summed_tasks import wants_sums
 from fedkin.secret.quantization import Grid, Sums
 
 _log = logging.getLogger("fedkin")
 
 
-def refusal(method: Method, settings: SecretSums) -> str:
+def refusal(method: Method, settings: SecretSettings) -> str:
     """Why sums are not enough for a method; empty where they are.
 
     Args:
@@ -62,7 +65,85 @@ def refusal(method: Method, settings: SecretSums) -> str:
     return ""
 
 
-def active_secret_sums(settings: SecretSums, run: RunFacts) -> ActiveOption:
+@plain_options
+@dataclass(frozen=True)
+class SecretSums(SecretSettings, Option):
+    """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that
+    cancel in the sum.
+
+    Attributes:
+        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3. Each
+            client checks that so many of its neighbours and itself are there, where it has so many.
+        neighbours: with how many others each client masks: all where there are no more.
+        limit: the largest size of a number of an update; a client clips larger ones, and the number of such clients is
+            reported.
+        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the same.
+        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all clusters, which is
+            as many times longer. Methods whose clients choose as they train (IFCA) need it.
+        signed: whether sites sign their keys, so that the server cannot put its own in their place. Each site needs a
+            certificate of an authority that is not the server.
+        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and reported.
+        dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
+    """
+
+    section = "secret"
+
+    def refusal(self, run: RunFacts) -> str:
+        return _refusal_beside(self, run) or refusal(run.method, self)
+
+    def check(self, runs: Sequence[RunFacts]) -> None:
+        """Refuse (ConfigError) settings with which no round has a sum, and those that privacy sets itself.
+
+        A limit with which models would not learn is logged.
+        """
+        cohort = runs[0].plan.cohort
+        if cohort < self.least:
+            raise ConfigError(
+                f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for such a sum: "
+                "raise run.cohort"
+            )
+        if "privacy" not in runs[0].options:
+            for warning in self.warnings(cohort):
+                _log.warning("%s", warning)
+            return
+        for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
+            if getattr(self, name) != getattr(SecretSettings(), name):
+                raise ConfigError(f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave it out")
+
+    def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        if self.signed:
+            raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
+        return data, shift
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return active_secret_sums(self, run)
+
+
+def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
+    """Why secret sums do not go with another option of the run; empty where they do."""
+    options: Mapping[str, Any] = run.options
+    privacy = options.get("privacy")
+    if privacy is not None and privacy.adaptive:
+        return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+    if privacy is not None and privacy.scores is not None:
+        return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
+    if privacy is not None and not settings.least_is_checked:
+        return (
+            f"with privacy each client checks that {settings.least} add noise, and sees its neighbours only: "
+            f"set secret.neighbours={settings.least} or more"
+        )
+    if "robust" in options:
+        return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
+    if "late" in options:
+        return "a masked reply that comes late fits into no other round's sum; take one of the two"
+    if "attack" in options:
+        return "a simulated attack changes single updates, which are masked; take one of the two"
+    if run.shares_part:
+        return "personal heads send sums of bodies, which have no masked form; take personal models (ditto), or none"
+    return ""
+
+
+def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
     """The secret sums of a run. In a private run privacy asks for the sums, and writes down what came of them."""
     if "privacy" in run.options:
         return ActiveOption(settings.section)
@@ -77,7 +158,7 @@ class ActiveSecretSums(ActiveOption):
         journal: of the sums of every round.
     """
 
-    def __init__(self, settings: SecretSums, journal: Journal) -> None:
+    def __init__(self, settings: SecretSettings, journal: Journal) -> None:
         super().__init__(settings.section)
         self.settings = settings
         self.journal = journal
@@ -100,7 +181,7 @@ class SecretWorld(WorldProxy):
         stream: of the round.
     """
 
-    def __init__(self, world: World, settings: SecretSums, journal: Journal, stream: Stream) -> None:
+    def __init__(self, world: World, settings: SecretSettings, journal: Journal, stream: Stream) -> None:
         super().__init__(world)
         self._settings, self._journal, self._stream, self._calls = settings, journal, stream, 0
 
