@@ -56,8 +56,11 @@ def _place(section: str) -> int:
 
 
 def refusal(run: RunFacts) -> tuple[str, str] | None:
-    """The section of the first option that does not go with a run, and why; None where all do."""
-    for section, option in run.options.items():
+    """The section of the first option that does not go with a run, and why; None where all do.
+
+    Those next to the clients come first: they refuse other options, and the method's nearest refuse models.
+    """
+    for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
             return section, why
     return None

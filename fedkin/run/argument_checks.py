@@ -53,10 +53,12 @@ def check_method(method: Any) -> None:
     if isinstance(method, Method):
         return
     name = type(method).__name__
-    given = f"options=[fk.{name}(...)]" if isinstance(method, Option) else ""
+    given = ""
     for argument, kind in _ARGUMENTS.items():
         if isinstance(method, kind):
             given = f"{argument}=fk.{name}(...)"
+    if isinstance(method, Option):  # a server optimiser has a step, as a shift has
+        given = f"options=[fk.{name}(...)]"
     if given:
         raise MethodError(
             f"{name} is no method but an option of methods: give it by name, {given}, together with a method such as "
