@@ -326,8 +326,10 @@ def arrays(state: Any) -> dict[str, np.ndarray]:
 def assert_same(a: Any, b: Any) -> None:
     """Equal to the last bit, array by array."""
     assert type(a) is type(b)
+    others = arrays(b)
     for name, array in arrays(a).items():
-        assert array.dtype == arrays(b)[name].dtype and array.tobytes() == arrays(b)[name].tobytes(), name
+        other = others[name]
+        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
 
 
 def assert_sound(state: Any, name: str, world: Any) -> None:
