@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
+    from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
@@ -132,6 +133,7 @@ _HOME = {
     "WorkerError": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
+    "Option": "fedkin.options.base",
     "PersonalHead": "fedkin.options.personal.parts",
     "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
@@ -229,6 +231,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "MissingExtra",
     "ModelError",
     "ModelSpec",
+    "Option",
     "Oracle",
     "PACFL",
     "PANM",

@@ -7,10 +7,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from fedkin.config import registry
+from fedkin.config import own_methods, registry
 from fedkin.config.loader import Sections
 from fedkin.config.registry import Registry
-from fedkin.config.schema import Values
+from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -23,6 +23,23 @@ def known_values(section: str) -> Registry:
         module, _, kind = place.partition(":")
         known[name] = getattr(import_module(module), kind)
     return known
+
+
+def option_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
+    """The sections of options that a configuration may have: the known ones, and those of the user's own options.
+
+    Args:
+        raw: the configuration as it was read. A section of an option of your own has a name such as "mymodule:Mine".
+        known: the sections of the library's options.
+    """
+    own = [section for section, values in raw.items() if section not in SECTIONS and _is_own(values)]
+    return (*known, *own)
+
+
+def _is_own(values: Any) -> bool:
+    """Whether a section names a user's own option."""
+    name = values.get("name") if isinstance(values, dict) else None
+    return isinstance(name, str) and own_methods.is_own(name)
 
 
 def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Values]:
@@ -44,10 +61,22 @@ def _resolve(sections: Sections, section: str) -> Values:
     place = sections.place_in(section)
     if not given or given.get("name") == "none":  # options of a file that an override takes away
         return {}
+    if _is_own(given):
+        with error_context(place("name")):
+            known: Registry = _own_option(section, given["name"])
+        return registry.resolve("option", known, given, place)
     known = known_values(section)
     if "name" not in given:
         raise ConfigError(f"{place('name')}: is required; known: {', '.join(known)}, none")
     return registry.resolve(SECTIONS[section].words, known, given, place)
+
+
+def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
+    """A user's own option by its name. Raises ConfigError for one of another section."""
+    kind = own_methods.imported_option(name)
+    if kind.section != section:
+        raise ConfigError(f"{name!r} is an option of the section [{kind.section}], not of [{section}]")
+    return {name: kind}
 
 
 def make_option(section: str, values: Values) -> Option:
@@ -57,7 +86,8 @@ def make_option(section: str, values: Values) -> Option:
         section: its name.
         values: in it.
     """
-    return registry.make(known_values(section), values)
+    known = _own_option(section, values["name"]) if _is_own(values) else known_values(section)
+    return registry.make(known, values)
 
 
 def make_options(sections: Mapping[str, Values]) -> list[Option]:

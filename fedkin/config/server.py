@@ -17,7 +17,7 @@ from pydantic import model_validator
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
-from fedkin.config.option_registry import makers, resolve_options
+from fedkin.config.option_registry import makers, option_sections, resolve_options
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.run import LocalSection, RunSection, resolve_against
@@ -159,7 +159,9 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
-    sections = _read(path, overrides, SERVER)
+    raw, place = read(path, overrides)
+    options = option_sections(raw, OPTIONS)
+    sections = _sections(raw, list(dict.fromkeys((*SERVER, *options))), place)
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
@@ -175,7 +177,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
-        options=resolve_options(sections, OPTIONS),
+        options=resolve_options(sections, options),
     )
     if config.options.get("late", {}).get("share"):
         raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
@@ -210,7 +212,8 @@ def _check_privacy(config: ServerConfig, place: Place) -> None:
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a client's file. Raises ConfigError as ``load_server`` does."""
-    sections = _read(path, overrides, CLIENT)
+    raw, place = read(path, overrides)
+    sections = _sections(raw, CLIENT, place)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
@@ -234,8 +237,8 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
     return {name: str(path.parent.absolute() / user_path(value)) for name, value in given.items()}
 
 
-def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:
-    raw, place = read(path, overrides)
+def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sections:
+    """The sections of a file. Raises ConfigError for one without [samples]."""
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")

@@ -27,7 +27,7 @@ def table() -> str:
 def answer(method: Any) -> str:
     """Whether, and why not."""
     why = refusal(method)
-    return "yes" if why is None else "no: " + why.partition("; privacy.")[0].partition(" ")[2].replace("|", "/")
+    return "yes" if not why else "no: " + why.partition("; privacy.")[0].partition(" ")[2].replace("|", "/")
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def table() -> str:
 def answer(method: Any) -> str:
     """Whether, and why not."""
     why = refusal(method, SecretSums())
-    if why is not None:
+    if why:
         return "no: " + why.partition(", and secret sums")[0].partition("; secret.")[0].partition(" ")[2].replace(
             "|", "/"
         )

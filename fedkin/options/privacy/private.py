@@ -156,9 +156,9 @@ def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) ->
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
                     f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and "
-                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
-                    "for an epsilon is that of the rounds planned first. Resume with as many rounds; to extend a run, "
-                    "give noise_multiplier from its start on"
+                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise "
+                    "that was found for an epsilon is that of the rounds planned first. Resume with as many rounds; "
+                    "to extend a run, give noise_multiplier from its start on"
                 )
 
 
