@@ -25,15 +25,14 @@ def known_values(section: str) -> Registry:
     return known
 
 
-def option_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
-    """The sections of options that a configuration may have: the known ones, and those of the user's own options.
+def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
+    """The sections of a configuration that hold options of the user's own: they name a class, "mymodule:Mine".
 
     Args:
-        raw: the configuration as it was read. A section of an option of your own has a name such as "mymodule:Mine".
-        known: the sections of the library's options.
+        raw: the configuration as it was read.
+        known: all other sections.
     """
-    own = [section for section, values in raw.items() if section not in SECTIONS and _is_own(values)]
-    return (*known, *own)
+    return tuple(section for section, values in raw.items() if section not in known and _is_own(values))
 
 
 def _is_own(values: Any) -> bool:

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from fedkin.config import registry
 from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.loader import Sections, parse_override, read
-from fedkin.config.option_registry import makers, option_sections, resolve_options
+from fedkin.config.option_registry import makers, own_sections, resolve_options
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.schema import NotNegative, Place, Positive, Section, Share, Values, options_schema, toml_values
@@ -170,8 +170,8 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
     """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it was read."""
-    options = option_sections(raw, OPTIONS)
-    sections = Sections(raw, dict.fromkeys((*SECTIONS, *options)), place)
+    own = own_sections(raw, SECTIONS)
+    sections = Sections(raw, (*SECTIONS, *own), place)
     method = sections.resolve("method", "method", registry.methods(), "fedgroup")
     config = RunConfig(
         data=sections.resolve("data", "data set", registry.datasets(), registry.default_dataset(sections["data"])),
@@ -183,7 +183,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
         ),
         shift=_shift(sections) if "shift" in sections else {},
-        options=resolve_options(sections, options),
+        options=resolve_options(sections, (*OPTIONS, *own)),
     )
     sections.construct(
         {

@@ -17,7 +17,7 @@ from pydantic import model_validator
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
-from fedkin.config.option_registry import makers, option_sections, resolve_options
+from fedkin.config.option_registry import makers, own_sections, resolve_options
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.run import LocalSection, RunSection, resolve_against
@@ -160,8 +160,8 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
     raw, place = read(path, overrides)
-    options = option_sections(raw, OPTIONS)
-    sections = _sections(raw, list(dict.fromkeys((*SERVER, *options))), place)
+    own = own_sections(raw, SERVER)
+    sections = _sections(raw, (*SERVER, *own), place)
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
@@ -177,7 +177,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
-        options=resolve_options(sections, options),
+        options=resolve_options(sections, (*OPTIONS, *own)),
     )
     if config.options.get("late", {}).get("share"):
         raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
