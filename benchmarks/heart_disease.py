@@ -42,17 +42,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     logging.getLogger("fedkin").setLevel(logging.ERROR)
-    adam = {"server_optimizer": fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)}
-    recipes: list[tuple[str, str, Any, float, dict[str, Any]]] = [
-        ("hospital", "alone", fk.Local(), 0.01, {}),
-        ("hospital", "FedAvg", fk.FedAvg(), 0.001, {}),
-        ("hospital", "FedAdam", fk.FedAvg(), 0.01, adam),
-        ("pooled", "alone", fk.Local(), 0.01, {}),
-        ("pooled", "FedAdam", fk.FedAvg(), 0.01, adam),
-        ("pooled", "Ditto, lambda 0.1", fk.Ditto(strength=0.1), 0.01, {}),
-        ("pooled", "Ditto, lambda 0.3", fk.Ditto(strength=0.3), 0.01, {}),
-        ("pooled", "FedAdam, own models, lambda 0.3", fk.FedAvg(), 0.01, adam | {"personal": fk.PersonalModel(0.3)}),
-        ("pooled", "IFCA, K 2, own models, lambda 0.3", fk.IFCA(2), 0.01, {"personal": fk.PersonalModel(0.3)}),
+    adam = fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)
+    own_models = fk.PersonalModel(0.3)
+    recipes: list[tuple[str, str, Any, float, list[Any]]] = [
+        ("hospital", "alone", fk.Local(), 0.01, []),
+        ("hospital", "FedAvg", fk.FedAvg(), 0.001, []),
+        ("hospital", "FedAdam", fk.FedAvg(), 0.01, [adam]),
+        ("pooled", "alone", fk.Local(), 0.01, []),
+        ("pooled", "FedAdam", fk.FedAvg(), 0.01, [adam]),
+        ("pooled", "Ditto, lambda 0.1", fk.Ditto(strength=0.1), 0.01, []),
+        ("pooled", "Ditto, lambda 0.3", fk.Ditto(strength=0.3), 0.01, []),
+        ("pooled", "FedAdam, own models, lambda 0.3", fk.FedAvg(), 0.01, [adam, own_models]),
+        ("pooled", "IFCA, K 2, own models, lambda 0.3", fk.IFCA(2), 0.01, [own_models]),
     ]
     for scaling, name, method, rate, more in recipes:
         cells = np.array([accuracies(scaling, method, rate, more, seed) for seed in range(options.seeds)])
@@ -60,12 +61,13 @@ def main() -> None:
         print(f"scaled by {scaling}: {name}, lr {rate}: all {words[0]}; hospitals {' '.join(words[1:])}", flush=True)
 
 
-def accuracies(scaling: str, method: Any, rate: float, more: dict[str, Any], seed: int) -> list[float]:
+def accuracies(scaling: str, method: Any, rate: float, options: list[Any], seed: int) -> list[float]:
     """Test accuracy of all patients, and of each hospital's, after a run."""
     data = fk.data.heart_disease(scaling=scaling)
     torch.manual_seed(seed)
     local = fk.SGD(steps=100, batch_size=4, lr=rate)
-    run = fk.simulate(method, data, Logistic(data.x.shape[1]), local=local, seed=seed, **BUDGET, **more)
+    model = Logistic(data.x.shape[1])
+    run = fk.simulate(method, data, model, local=local, options=options, seed=seed, **BUDGET)
     clients = run.clients.sort_values("client")
     pooled = np.average(clients["accuracy"], weights=clients["test_samples"])
     if scaling == "hospital" and isinstance(method, fk.FedAvg):

@@ -44,7 +44,9 @@ def accuracy(data: str, method: str, late: fk.LateReplies | None, seed: int) -> 
     """Mean over clients and the rounds from the eleventh on."""
     clients = DATA[data](seed)
     plan: dict[str, Any] = {"rounds": ROUNDS, "cohort": 20, "local": fk.SGD(epochs=5, batch_size=10, lr=0.05)}
-    run = fk.simulate(METHODS[method], clients, fk.models.mclr(clients), late=late, seed=seed, progress=False, **plan)
+    options = [] if late is None else [late]
+    model = fk.models.mclr(clients)
+    run = fk.simulate(METHODS[method], clients, model, options=options, seed=seed, progress=False, **plan)
     return float(np.mean([record["accuracy"] for record in run.records[FIRST:]]))
 
 

@@ -52,19 +52,21 @@ if TYPE_CHECKING:
     from fedkin.estimator import Clustered as Clustered
     from fedkin.measures.cox_loss import cox_loss as cox_loss
     from fedkin.methods import *  # noqa: F403
-    from fedkin.methods.personal_parts import PersonalHead as PersonalHead
-    from fedkin.methods.personal_parts import PersonalModel as PersonalModel
-    from fedkin.methods.server_optimizers import FedAdagrad as FedAdagrad
-    from fedkin.methods.server_optimizers import FedAdam as FedAdam
-    from fedkin.methods.server_optimizers import FedAvgM as FedAvgM
-    from fedkin.methods.server_optimizers import FedYogi as FedYogi
     from fedkin.models import as_model as as_model
-    from fedkin.privacy.client_dp import ClientDP as ClientDP
-    from fedkin.privacy.secret_settings import SecretSums as SecretSums
+    from fedkin.options.attack.byzantine import Byzantine as Byzantine
+    from fedkin.options.base import Option as Option
+    from fedkin.options.late.late_replies import LateReplies as LateReplies
+    from fedkin.options.personal.parts import PersonalHead as PersonalHead
+    from fedkin.options.personal.parts import PersonalModel as PersonalModel
+    from fedkin.options.privacy.client_dp import ClientDP as ClientDP
+    from fedkin.options.robust.robust import RobustAggregation as RobustAggregation
+    from fedkin.options.secret.secret_sums import SecretSums as SecretSums
+    from fedkin.options.server_optimizer import FedAdagrad as FedAdagrad
+    from fedkin.options.server_optimizer import FedAdam as FedAdam
+    from fedkin.options.server_optimizer import FedAvgM as FedAvgM
+    from fedkin.options.server_optimizer import FedYogi as FedYogi
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
-    from fedkin.robust.byzantine import Byzantine as Byzantine
-    from fedkin.robust.robust import RobustAggregation as RobustAggregation
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
@@ -81,7 +83,6 @@ if TYPE_CHECKING:
     from fedkin.server.deploy.custom_clients import torch_client as torch_client
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
     from fedkin.simulation.torch import torch_model as torch_model
-    from fedkin.staleness.settings import LateReplies as LateReplies
     from fedkin.tasks.evaluate import Scores as Scores
     from fedkin.tasks.train import TrainingReply as TrainingReply
     from fedkin.tracking.tracker import Tracker as Tracker
@@ -108,22 +109,22 @@ _HOME = {
     "Adam": "fedkin.core.training",
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
-    "Byzantine": "fedkin.robust.byzantine",
+    "Byzantine": "fedkin.options.attack.byzantine",
     "CheckpointError": "fedkin.core.errors",
-    "ClientDP": "fedkin.privacy.client_dp",
+    "ClientDP": "fedkin.options.privacy.client_dp",
     "ChecksumError": "fedkin.core.errors",
     "Clustered": "fedkin.estimator",
     "Comparison": "fedkin.analysis.compare.comparison",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.analysis.eps_study",
-    "FedAdagrad": "fedkin.methods.server_optimizers",
-    "FedAdam": "fedkin.methods.server_optimizers",
-    "FedAvgM": "fedkin.methods.server_optimizers",
-    "FedYogi": "fedkin.methods.server_optimizers",
+    "FedAdagrad": "fedkin.options.server_optimizer",
+    "FedAdam": "fedkin.options.server_optimizer",
+    "FedAvgM": "fedkin.options.server_optimizer",
+    "FedYogi": "fedkin.options.server_optimizer",
     "FedkinError": "fedkin.core.errors",
     "Incremental": "fedkin.scenarios.shift",
-    "LateReplies": "fedkin.staleness.settings",
+    "LateReplies": "fedkin.options.late.late_replies",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
     "Method": "fedkin.core.method",
@@ -132,20 +133,21 @@ _HOME = {
     "WorkerError": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
-    "PersonalHead": "fedkin.methods.personal_parts",
-    "PersonalModel": "fedkin.methods.personal_parts",
+    "Option": "fedkin.options.base",
+    "PersonalHead": "fedkin.options.personal.parts",
+    "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
     "Relabel": "fedkin.scenarios.drift",
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Requirements": "fedkin.core.requirements",
     "Rotate": "fedkin.scenarios.drift",
-    "RobustAggregation": "fedkin.robust.robust",
+    "RobustAggregation": "fedkin.options.robust.robust",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",
     "Scores": "fedkin.tasks.evaluate",
-    "SecretSums": "fedkin.privacy.secret_settings",
+    "SecretSums": "fedkin.options.secret.secret_sums",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "Steps": "fedkin.scenarios.steps",
@@ -229,6 +231,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "MissingExtra",
     "ModelError",
     "ModelSpec",
+    "Option",
     "Oracle",
     "PACFL",
     "PANM",

@@ -74,7 +74,7 @@ def show(name: str, results: list[np.ndarray], bar: str) -> None:
 def main() -> None:
     """Figures of every recipe beside its bar."""
     hospital, pooled = (fk.data.heart_disease(scaling=scaling) for scaling in ("hospital", "pooled"))
-    adam: dict[str, Any] = {"server_optimizer": fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)}  # as FLamby
+    adam: dict[str, Any] = {"options": [fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)]}  # as FLamby
     show("FedAvg", [federated(hospital, pooled, s, 0.001) for s in SEEDS], "pooled 0.748 to 0.759")
     show("FedAdam", [federated(hospital, pooled, s, 0.01, **adam) for s in SEEDS], "pooled 0.779 to 0.786")
     for name, data in (("hospital", hospital), ("pooled", pooled)):

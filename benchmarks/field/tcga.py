@@ -13,7 +13,7 @@ import numpy as np
 import fedkin as fk
 
 SEEDS = (42, 43, 44, 45, 46)
-ADAM = {"server_optimizer": fk.FedAdam(lr=0.1, beta2=0.999, tau=1e-8)}
+ADAM = {"options": [fk.FedAdam(lr=0.1, beta2=0.999, tau=1e-8)]}
 RECIPES: tuple[tuple[str, str, float, dict[str, Any], str], ...] = (
     ("FedAvg", "pooled", 0.1, {}, ""),
     ("FedAvg, age in years", "raw", 0.1, {}, "0.735"),

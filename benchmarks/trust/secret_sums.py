@@ -140,10 +140,10 @@ def simulated(clients: int, dropout: float) -> None:
             rounds=2,
             cohort=clients,
             scenario=fk.Population(dropout=dropout),
-            secret=secret,
+            options=options,
             progress=False,
         )
-        for secret in (None, fk.SecretSums(neighbours=clients, examples_cap=cap))
+        for options in ([], [fk.SecretSums(neighbours=clients, examples_cap=cap)])
     ]
     difference = np.abs(runs[0].models - runs[1].models).max()
     print(f"a run of {clients} clients, drop-out {dropout:g}: {runs[1].summary()['secret']}")

@@ -76,14 +76,30 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
     """
     data = fk.planted("mnist", "rotation", clusters=4, clients=100, samples=60, test_samples=20, seed=seed)
     kind, _, start = attack.partition("@")
-    attacking = None
+    options: list[Any] = [
+        fk.RobustAggregation(
+            "majority+geometric_median",
+            byzantine=0.45,
+            least=3,
+            memory=setting.memory,
+            split_after=setting.split_after,
+        )
+    ]
     if kind != "none":
-        attacking = fk.Byzantine(kind, share=0.3, spread=setting.spread, start=int(start or 0), seed=seed)
-    options = {"memory": setting.memory, "split_after": setting.split_after}
-    robust = fk.RobustAggregation("majority+geometric_median", byzantine=0.45, least=3, **options)
-    work, plan = fk.SGD(epochs=5, batch_size=10, lr=0.05), {"rounds": 30, "cohort": setting.cohort, "seed": seed}
-    own: dict[str, Any] = {"local": work, "attack": attacking, "robust": robust, "evaluate_every": 0, "progress": False}
-    return fk.simulate(METHOD, data, fk.models.mclr(data), **plan, **own).summary()
+        options.append(fk.Byzantine(kind, share=0.3, spread=setting.spread, start=int(start or 0), seed=seed))
+    run = fk.simulate(
+        METHOD,
+        data,
+        fk.models.mclr(data),
+        rounds=30,
+        cohort=setting.cohort,
+        local=fk.SGD(epochs=5, batch_size=10, lr=0.05),
+        options=options,
+        seed=seed,
+        evaluate_every=0,
+        progress=False,
+    )
+    return run.summary()
 
 
 def cell(summaries: list[dict[str, Any]]) -> str:

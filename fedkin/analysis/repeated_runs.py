@@ -27,8 +27,8 @@ from fedkin.config.comparison_grid import check_measure
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run import run_folder
-from fedkin.run.private_runs import privacy_notes
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 

@@ -49,7 +49,7 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
         config: that it was given.
         to_stderr: not to mix with JSON.
     """
-    if config.privacy:
+    if "privacy" in config.options:
         typer.echo(
             "privacy: this looked at clients' data and updates without noise. That is not charged: the epsilon of a "
             "run with [privacy] does not cover what is shown here, nor settings that are chosen by it",

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fedkin.config.loader import parse_value
-from fedkin.config.option_registry import OPTIONS
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_lists
+from fedkin.options import SECTIONS as OPTIONS
 
 _log = logging.getLogger("fedkin")
 

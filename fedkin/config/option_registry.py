@@ -1,108 +1,107 @@
-"""What goes with any method, by the name of its section in a configuration: server optimisers, what is a client's own,
-privacy, robust rules, attacks, late replies, and secret sums.
-"""
+"""What goes with any method, by the name of its section in a configuration (``fedkin/options``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any
 
-from fedkin.config import registry
+from fedkin.config import own_methods, registry
 from fedkin.config.loader import Sections
 from fedkin.config.registry import Registry
-from fedkin.config.schema import Values
+from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
-
-
-def _server_optimizers() -> Registry:
-    from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS
-
-    return dict(SERVER_OPTIMIZERS)
-
-
-def _personal_parts() -> Registry:
-    from fedkin.methods.personal_parts import PERSONAL
-
-    return dict(PERSONAL)
-
-
-def _privacy() -> Registry:
-    from fedkin.privacy.client_dp import ClientDP
-
-    return {"client_dp": ClientDP}
-
-
-def _robust_rules() -> Registry:
-    from fedkin.robust.robust import RobustAggregation
-
-    return {"aggregation": RobustAggregation}
-
-
-def _attacks() -> Registry:
-    from fedkin.robust.byzantine import Byzantine
-
-    return {"byzantine": Byzantine}
-
-
-def _late_replies() -> Registry:
-    from fedkin.staleness.settings import LateReplies
-
-    return {"replies": LateReplies}
-
-
-def _secret_sums() -> Registry:
-    from fedkin.privacy.secret_settings import SecretSums
-
-    return {"sums": SecretSums}
-
-
-class _Option(NamedTuple):
-    """An option of all methods."""
-
-    words: str  # in messages
-    known: Callable[[], Registry]  # its values by name, imported when they are asked for
-
-
-OPTIONS = {
-    "server_optimizer": _Option("server optimizer", _server_optimizers),
-    "personal": _Option("personal part", _personal_parts),
-    "privacy": _Option("privacy", _privacy),
-    "robust": _Option("robust rule", _robust_rules),
-    "attack": _Option("attack", _attacks),
-    "late": _Option("way to use late replies", _late_replies),
-    "secret": _Option("secret sums", _secret_sums),
-}
+from fedkin.options import SECTIONS
+from fedkin.options.base import Option
 
 
 def known_values(section: str) -> Registry:
-    """What an option can be, by name."""
-    return OPTIONS[section].known()
+    """The classes of an option by name. They are imported here."""
+    known: dict[str, Callable[..., Any]] = {}
+    for name, place in SECTIONS[section].kinds.items():
+        module, _, kind = place.partition(":")
+        known[name] = getattr(import_module(module), kind)
+    return known
 
 
-def resolve_option(sections: Sections, section: str) -> Values:
-    """An option's section, spelled out; empty where there is none, or where its name is "none".
+def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
+    """The sections of a configuration that hold options of the user's own: they name a class, "mymodule:Mine".
+
+    Args:
+        raw: the configuration as it was read.
+        known: all other sections.
+    """
+    return tuple(section for section, values in raw.items() if section not in known and _is_own(values))
+
+
+def _is_own(values: Any) -> bool:
+    """Whether a section names a user's own option."""
+    name = values.get("name") if isinstance(values, dict) else None
+    return isinstance(name, str) and own_methods.is_own(name)
+
+
+def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Values]:
+    """The sections of options, spelled out, without empty ones and those whose name is "none".
 
     Args:
         sections: of a configuration.
-        section: the option's.
+        names: of the sections that it may have.
 
     Raises:
         ConfigError: no name, a name that is not known, or what ``registry.resolve`` refuses.
     """
-    given, place = sections[section], sections.place_in(section)
+    resolved = {name: _resolve(sections, name) for name in names}
+    return {name: values for name, values in resolved.items() if values}
+
+
+def _resolve(sections: Sections, section: str) -> Values:
+    given = sections[section]
+    place = sections.place_in(section)
     if not given or given.get("name") == "none":  # options of a file that an override takes away
         return {}
+    if _is_own(given):
+        with error_context(place("name")):
+            known: Registry = _own_option(section, given["name"])
+        return registry.resolve("option", known, given, place)
     known = known_values(section)
     if "name" not in given:
         raise ConfigError(f"{place('name')}: is required; known: {', '.join(known)}, none")
-    return registry.resolve(OPTIONS[section].words, known, given, place)
+    return registry.resolve(SECTIONS[section].words, known, given, place)
 
 
-def make_option(section: str, values: Values) -> Any:
-    """An option from its section; None for an empty one.
+def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
+    """A user's own option by its name. Raises ConfigError for one of another section."""
+    kind = own_methods.imported_option(name)
+    if kind.section != section:
+        raise ConfigError(f"{name!r} is an option of the section [{kind.section}], not of [{section}]")
+    return {name: kind}
+
+
+def make_option(section: str, values: Values) -> Option:
+    """An option from its section.
 
     Args:
-        section: the option's.
+        section: its name.
         values: in it.
     """
-    return registry.make(known_values(section), values) if values else None
+    known = _own_option(section, values["name"]) if _is_own(values) else known_values(section)
+    return registry.make(known, values)
+
+
+def make_options(sections: Mapping[str, Values]) -> list[Option]:
+    """The options of a configuration.
+
+    Args:
+        sections: of its options, spelled out.
+    """
+    return [make_option(name, values) for name, values in sections.items()]
+
+
+def makers(sections: Mapping[str, Values]) -> dict[str, Callable[[], Option]]:
+    """What makes each option of a configuration, by section.
+
+    Args:
+        sections: of its options, spelled out.
+    """
+    return {name: partial(make_option, name, values) for name, values in sections.items()}

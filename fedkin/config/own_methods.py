@@ -18,6 +18,7 @@ from typing import Any
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain
+from fedkin.options.base import Option
 
 STEPS = ("init", "round", "place")
 _OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by their names
@@ -55,10 +56,32 @@ def resume_note(names: Iterable[str]) -> str:
 
 
 def imported(name: str) -> type:
-    """The class that ``package.module:Class`` names, searched for as ``python -m`` does, from the current folder.
+    """The method that ``package.module:Class`` names, searched for as ``python -m`` does, from the current folder.
 
     Raises ConfigError: there is none, importing it failed, or it is no method.
     """
+    candidate = _found(name)
+    if name not in _OF_THIS_PROCESS:
+        _check(candidate, name)
+    return candidate
+
+
+def imported_option(name: str) -> type[Option]:
+    """The option that ``package.module:Class`` names, searched for as ``imported`` does.
+
+    Raises ConfigError: there is none, importing it failed, or it is no option.
+    """
+    candidate = _found(name)
+    if not (isinstance(candidate, type) and issubclass(candidate, Option) and dataclasses.is_dataclass(candidate)):
+        raise ConfigError(
+            f"{name!r} is no option: expected a frozen dataclass that derives from fk.Option; see "
+            "docs/write-an-option.md"
+        )
+    return candidate
+
+
+def _found(name: str) -> Any:
+    """What ``package.module:Class`` names."""
     if name in _OF_THIS_PROCESS:
         return _OF_THIS_PROCESS[name]
     module, _, attribute = name.partition(":")
@@ -73,7 +96,6 @@ def imported(name: str) -> type:
         )
     if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
-    _check(candidate, name)
     return candidate
 
 

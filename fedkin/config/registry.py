@@ -13,6 +13,7 @@ from typing import Any
 from fedkin.config import own_methods
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.options import SECTIONS
 from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]
@@ -127,19 +128,12 @@ def method_entry(method: Any) -> Values:
     return own_methods.entry_of(method, {kind: name for name, kind in methods().items() if isinstance(kind, type)})
 
 
-_PERSONAL_TITLES = {"head": "personal heads", "ditto": "Ditto"}
-
-
 def method_title(name: str) -> str:
     """A method's name as its class spells it, with those of its options behind it; another name stays as it is."""
-    from fedkin.methods.personal_parts import PERSONAL
-    from fedkin.methods.server_optimizers import SERVER_OPTIMIZERS
-
     bare, plus, option = name.rpartition("+")
-    if plus and option in SERVER_OPTIMIZERS:
-        return f"{method_title(bare)} + {SERVER_OPTIMIZERS[option].__name__}"
-    if plus and option in PERSONAL:
-        return f"{method_title(bare)} + {_PERSONAL_TITLES[option]}"
+    titles = {key: title for section in SECTIONS.values() for key, title in section.titles.items()}
+    if plus and option in titles:
+        return f"{method_title(bare)} + {titles[option]}"
     if own_methods.is_own(name):
         return own_methods.title(name)
     kind = methods().get(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +12,14 @@ from pydantic import Field, field_validator, model_validator
 from fedkin.config import registry
 from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.loader import Sections, parse_override, read
-from fedkin.config.option_registry import OPTIONS, make_option, resolve_option
+from fedkin.config.option_registry import makers, own_sections, resolve_options
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.schema import NotNegative, Place, Positive, Section, Share, Values, options_schema, toml_values
 from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
+from fedkin.options import SECTIONS as OPTIONS
 from fedkin.scenarios.population import Population
 
 SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
@@ -124,13 +124,7 @@ class RunConfig:
     scenario: Values
     run: RunSection
     shift: Values = field(default_factory=dict)  # empty: the data do not shift
-    server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
-    personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
-    privacy: Values = field(default_factory=dict)  # empty: models are released as they are
-    robust: Values = field(default_factory=dict)  # empty: clusters take means
-    attack: Values = field(default_factory=dict)  # empty: clients send what they have computed
-    late: Values = field(default_factory=dict)  # empty: all reply in time, or are lost
-    secret: Values = field(default_factory=dict)  # empty: the server sees each client's update
+    options: dict[str, Values] = field(default_factory=dict)  # of all methods, by section
 
     @property
     def against(self) -> list[Values]:
@@ -152,8 +146,7 @@ class RunConfig:
         local, run = self.local.values, toml_values(self.run)
         sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
         sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
-        sections |= {name: getattr(self, name) for name in OPTIONS}
-        return {name: entries for name, entries in sections.items() if entries}
+        return {name: entries for name, entries in (sections | self.options).items() if entries}
 
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
@@ -177,7 +170,8 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
     """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it was read."""
-    sections = Sections(raw, SECTIONS, place)
+    own = own_sections(raw, SECTIONS)
+    sections = Sections(raw, (*SECTIONS, *own), place)
     method = sections.resolve("method", "method", registry.methods(), "fedgroup")
     config = RunConfig(
         data=sections.resolve("data", "data set", registry.datasets(), registry.default_dataset(sections["data"])),
@@ -189,14 +183,14 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
             sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
         ),
         shift=_shift(sections) if "shift" in sections else {},
-        **{name: resolve_option(sections, name) for name in OPTIONS},
+        options=resolve_options(sections, (*OPTIONS, *own)),
     )
     sections.construct(
         {
             "local": lambda: config.work,
             "method": lambda: registry.make(registry.methods(), config.method),
             "scenario": lambda: registry.make_population(config.scenario),
-            **{name: partial(make_option, name, getattr(config, name)) for name in OPTIONS},
+            **makers(config.options),
             "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
             "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pydantic import model_validator
 from fedkin.config import registry
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
-from fedkin.config.option_registry import make_option, resolve_option
+from fedkin.config.option_registry import makers, own_sections, resolve_options
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
 from fedkin.config.run import LocalSection, RunSection, resolve_against
@@ -29,8 +28,9 @@ from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
+from fedkin.options import SECTIONS
 
-OPTIONS = ("server_optimizer", "personal", "privacy", "robust", "late", "secret")  # for any method of a real federation
+OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 CLIENT = ("client", "samples", "model", "data")
 
@@ -91,12 +91,7 @@ class ServerConfig:
     method: Values
     local: LocalSection
     run: RunSection
-    server_optimizer: Values = field(default_factory=dict)  # empty: models are the methods' means
-    personal: Values = field(default_factory=dict)  # empty: nothing is a client's own
-    privacy: Values = field(default_factory=dict)  # empty: models are released as they are
-    robust: Values = field(default_factory=dict)  # empty: means
-    late: Values = field(default_factory=dict)  # empty: replies that come after their round are lost
-    secret: Values = field(default_factory=dict)  # empty: the server sees each client's update
+    options: dict[str, Values] = field(default_factory=dict)  # of all methods, by section
 
     @property
     def work(self) -> LocalTraining:
@@ -132,7 +127,7 @@ class ServerConfig:
             "method": self.method,
             "local": self.local.values,
             "run": toml_values(self.run),
-            **{name: values for name in OPTIONS if (values := getattr(self, name))},
+            **self.options,
         }
 
 
@@ -164,7 +159,9 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 
     Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always with its place.
     """
-    sections = _read(path, overrides, SERVER)
+    raw, place = read(path, overrides)
+    own = own_sections(raw, SERVER)
+    sections = _sections(raw, (*SERVER, *own), place)
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = sections.validate("run", RunSection)
     if "checkpoint_every" not in sections["run"]:
@@ -180,11 +177,11 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
-        **{name: resolve_option(sections, name) for name in OPTIONS},
+        options=resolve_options(sections, (*OPTIONS, *own)),
     )
-    if config.late.get("share"):
+    if config.options.get("late", {}).get("share"):
         raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
-    if config.secret.get("dropout"):
+    if config.options.get("secret", {}).get("dropout"):
         raise ConfigError(f"{sections.place('secret.dropout')}: real clients drop out by themselves; leave it out")
     _check_privacy(config, sections.place)
     every = [config.method, *config.against]
@@ -193,7 +190,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         {
             "local": lambda: config.work,
             "method": lambda: [registry.make(known, one) for one in every],
-            **{name: partial(make_option, name, getattr(config, name)) for name in OPTIONS},
+            **makers(config.options),
         }
     )
     check_with_server(every, sections.place)
@@ -202,19 +199,21 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 
 def _check_privacy(config: ServerConfig, place: Place) -> None:
     """Refuse (ConfigError) noise that nobody could trust: of a server that has seen the updates, or of a seed."""
-    if config.privacy and not config.secret:
+    privacy = config.options.get("privacy", {})
+    if privacy and "secret" not in config.options:
         raise ConfigError(
             f"{place('privacy')}: without secret sums the server of real sites sees every update, and adds the noise "
             'itself, which is not offered: add [secret] with name = "sums", so that sites add it, or leave this out'
         )
-    if config.privacy.get("testing_only_seeded_noise"):
+    if privacy.get("testing_only_seeded_noise"):
         name = place("privacy.testing_only_seeded_noise")
         raise ConfigError(f"{name}: noise of a seed is never asked of real sites; leave it out")
 
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a client's file. Raises ConfigError as ``load_server`` does."""
-    sections = _read(path, overrides, CLIENT)
+    raw, place = read(path, overrides)
+    sections = _sections(raw, CLIENT, place)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     if data.get("name") == "file" and isinstance(data.get("path"), str):
@@ -238,8 +237,8 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
     return {name: str(path.parent.absolute() / user_path(value)) for name, value in given.items()}
 
 
-def _read(path: Path, overrides: Sequence[str], known: Sequence[str]) -> Sections:
-    raw, place = read(path, overrides)
+def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sections:
+    """The sections of a file. Raises ConfigError for one without [samples]."""
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(f"{place('samples')}: is required: the shape of a sample and the number of classes")

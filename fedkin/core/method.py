@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -46,6 +46,8 @@ class State:
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]  # cluster of each client, or UNASSIGNED
+    # Arrays of the run's options, by section and name. Methods neither read nor write them (``options/``).
+    extras: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict, kw_only=True)
 
     @property
     def clusters(self) -> int:
@@ -92,19 +94,6 @@ class Method(Protocol):
     def place(self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream) -> Any:
         """Give every newcomer (ascending client ids) a cluster; one that does not reply stays unassigned.
         A method that assigns clients anew in every round may leave that to ``round``."""
-        ...
-
-
-@runtime_checkable
-class Sampling(Protocol):
-    """A method that draws its cohorts itself, and says when no further round may be done."""
-
-    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """The cohort of a round, ascending, from the clients that can be drawn."""
-        ...
-
-    def exhausted(self) -> str:
-        """Why no further round may be done; empty where one may."""
         ...
 
 

@@ -29,3 +29,10 @@ def jain_index(values: Float[np.ndarray, "N"]) -> float:
     """(sum x)^2 / (N sum x^2): 1 where all are equal, 1 / N where one has all; NaN where all are zero."""
     squares = float(np.sum(values**2))
     return float(np.sum(values)) ** 2 / (len(values) * squares) if squares else math.nan
+
+
+def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
+    """Mean accuracy of the bottom 10% of clients (at least one)."""
+    if not len(accuracy):
+        return None
+    return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())

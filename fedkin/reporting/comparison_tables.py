@@ -19,12 +19,12 @@ from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import clusters_text, final_text, percent_and_half, rows_of
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
+from fedkin.options.attack.attack_record import HONEST
+from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
-from fedkin.run.attacked_runs import HONEST
-from fedkin.run.private_runs import privacy_notes
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")

@@ -10,11 +10,11 @@ from fedkin.core.errors import ConfigError, DataError, FedkinError, MethodError,
 from fedkin.core.method import Method
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.method_options import OPTION_KINDS
+from fedkin.options.base import Option
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 
-_OPTIONS = {**OPTION_KINDS, "scenario": Population, "shift": Shift, "local": LocalTraining}
+_ARGUMENTS = {"scenario": Population, "shift": Shift, "local": LocalTraining}
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
@@ -53,12 +53,17 @@ def check_method(method: Any) -> None:
     if isinstance(method, Method):
         return
     name = type(method).__name__
-    for argument, kind in _OPTIONS.items():
+    given = ""
+    for argument, kind in _ARGUMENTS.items():
         if isinstance(method, kind):
-            raise MethodError(
-                f"{name} is no method but an option of methods: give it by name, {argument}=fk.{name}(...), together "
-                "with a method such as fk.FedAvg()"
-            )
+            given = f"{argument}=fk.{name}(...)"
+    if isinstance(method, Option):  # a server optimiser has a step, as a shift has
+        given = f"options=[fk.{name}(...)]"
+    if given:
+        raise MethodError(
+            f"{name} is no method but an option of methods: give it by name, {given}, together with a method such as "
+            "fk.FedAvg()"
+        )
     raise MethodError(f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}")
 
 

@@ -22,12 +22,11 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.run.method_options import OPTION_ARRAYS, with_options
 
-LAYOUT = "4"  # of the header; another layout is refused, not guessed at
-_LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
+LAYOUT = "6"  # of the header; another layout is refused, not guessed at
 _BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
+_OPTIONS = "options/"  # in front of a section and the name of an array of that option
 _log = logging.getLogger("fedkin")
 
 
@@ -95,7 +94,7 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         header["records"] = checkpoint.records
     arrays, shapes = compact(arrays)
     if shapes:
-        header |= {"layout": _LAYOUT_COMPACT, "compact": shapes}
+        header["compact"] = shapes  # large arrays are deflated (``core.compact``)
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = content_digest(header, arrays)
@@ -200,7 +199,7 @@ def _read(path: Path) -> _Stored:
     try:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
-        if layout not in (LAYOUT, _LAYOUT_COMPACT):
+        if layout != LAYOUT:
             raise _DamageError(f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})")
         whole = header.pop("digest") == content_digest(header, arrays)
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
@@ -233,13 +232,11 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    options = set(arrays) & OPTION_ARRAYS
-    state_type = _state_type(type_name, set(arrays) - options)
-    if state_type is not None:
-        state_type = with_options(state_type, options)
+    extras = _extras(arrays)
+    state_type = _state_type(type_name, set(arrays))
     if state_type is None:
         raise _DamageError(f"it holds a state of the unknown type {type_name!r}; import its method first")
-    state = state_type(**arrays)
+    state = state_type(**arrays, extras=extras)
     if not np.isfinite(state.models).all():
         raise _DamageError("its models are not finite")
     assignment, clusters = state.assignment, len(state.models)
@@ -248,13 +245,24 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
     return state
 
 
+def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of options, by section and name; they are taken out of ``arrays``."""
+    extras: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in _taken(arrays, _OPTIONS).items():
+        section, _, own_name = name.partition("/")
+        extras.setdefault(section, {})[own_name] = array
+    return extras
+
+
 def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of a state, and of what clients store, by name."""
     return _arrays(state) | {_MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()}
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
-    arrays = {f.name: getattr(state, f.name) for f in fields(state)}
+    arrays = {name: getattr(state, name) for name in _array_names(type(state))}
+    for section, of_option in state.extras.items():
+        arrays |= {f"{_OPTIONS}{section}/{name}": array for name, array in of_option.items()}
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
@@ -264,6 +272,11 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}
 
 
+def _array_names(kind: type[State]) -> set[str]:
+    """The arrays of a method's own state."""
+    return {f.name for f in fields(kind)} - {"extras"}
+
+
 def _type_name(state_type: type[State]) -> str:
     return f"{state_type.__module__}.{state_type.__qualname__}"
 
@@ -271,7 +284,7 @@ def _type_name(state_type: type[State]) -> str:
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
     """The type of state that a file names, of those that have been defined: a name never imports anything. A class that
     is in another module now is found by its own name."""
-    types = [kind for kind in _state_types(State) if {f.name for f in fields(kind)} == arrays]
+    types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
     return exact[-1] if exact else same_name[0] if len(same_name) == 1 else None

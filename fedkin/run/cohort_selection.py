@@ -6,12 +6,11 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import Method, Sampling
 from fedkin.core.randomness import Stream
 
 
 def select_cohort(
-    reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream, method: Method | None = None
+    reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream
 ) -> Int[np.ndarray, "n"]:
     """The cohort of round ``stream.round``, ascending; all where fewer than a cohort are reachable.
 
@@ -21,10 +20,7 @@ def select_cohort(
             is drawn; of a Poisson selection each takes part with probability cohort / N.
         plan: the size of a cohort, and how it is selected.
         stream: randomness of the round.
-        method: of the run; one that draws its cohorts itself does that here.
     """
-    if isinstance(method, Sampling):
-        return method.select_cohort(reachable, stream.round)
     if plan.selection == "poisson":
         return reachable[stream.rng().random(len(reachable)) < plan.cohort / total_clients].astype(np.int64)
     size, earlier = min(plan.cohort, len(reachable)), (stream.round - 1) * plan.cohort

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedkin.config import registry
-from fedkin.config.option_registry import OPTIONS, known_values
+from fedkin.config.option_registry import known_values
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.core.plain import plain_lists
 from fedkin.data.federated import FederatedData
-from fedkin.run.method_options import MethodOptions
+from fedkin.options import SECTIONS
+from fedkin.options.base import Option
+from fedkin.options.with_options import ORDER
 from fedkin.scenarios.shift import Shift
 
 
@@ -24,18 +26,18 @@ def method_name(method: Method) -> str:
 
 def method_in(description: Mapping[str, Any]) -> str:
     """What a run's records and tables call its method: with its options, if there are any."""
-    options = (description.get(section) for section in ("personal", "server_optimizer"))
-    return "+".join([description["method"]["name"], *(option["name"] for option in options if option)])
+    named = [section for section in ORDER if section in SECTIONS and SECTIONS[section].titles]
+    options = [description[section]["name"] for section in named if description.get(section)]
+    return "+".join([description["method"]["name"], *options])
 
 
-def option_values(options: MethodOptions) -> dict[str, Values]:
+def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
     """The sections of a description that name options of all methods."""
-    given = {name: getattr(options, name) for name in OPTIONS}
-    return {
-        name: {"name": _name(one, known_values(name)), **plain_values(one)}
-        for name, one in given.items()
-        if one is not None
-    }
+    values: dict[str, Values] = {}
+    for section, option in options.items():
+        known = known_values(section) if section in SECTIONS else {}
+        values[section] = {"name": _name(option, known), **plain_values(option)}
+    return values
 
 
 def shift_name(shift: Shift) -> str:

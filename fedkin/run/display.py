@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.display import client_list, count, html_table
-from fedkin.robust.splitting import SUSPECT
+from fedkin.options.robust.splitting import SUSPECT
 
 if TYPE_CHECKING:
     import pandas as pd

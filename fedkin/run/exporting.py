@@ -11,6 +11,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, write
 from fedkin.export.predictor import Predictor
+from fedkin.options import SECTIONS
 from fedkin.run.trained_models import TrainedModels
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def export(
     data = config["data"]
     facts = {
         "method": config["method"],
-        **{option: config[option] for option in ("server_optimizer", "personal") if option in config},
+        **{name: config[name] for name, section in SECTIONS.items() if section.titles and name in config},
         "data": data["name"],
         "columns": {"label": _named(data, "label", "y"), "client": _named(data, "client", "client_id")}
         | (getattr(trained.parts.samples, "columns", None) or {}),

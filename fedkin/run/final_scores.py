@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.methods.policies import cluster_by_loss
-from fedkin.run.attacked_runs import ATTACKED
+from fedkin.options.attack.attack_record import ATTACKED
 from fedkin.run.checkpoint import BestRound
 from fedkin.run.metrics import EvaluationResults, accuracy_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld

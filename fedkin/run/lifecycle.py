@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -18,19 +18,17 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
-from fedkin.run.attacked_runs import attack_record
+from fedkin.options.base import Option, RunEnd, RunFacts
+from fedkin.options.with_options import ActiveOptions, check_options
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
-from fedkin.run.method_options import NO_OPTIONS, MethodOptions
 from fedkin.run.parts import Parts
-from fedkin.run.private_runs import check_private, closing_record, private_method
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
-from fedkin.run.secret_runs import check_secret, secret_method, secret_record
 from fedkin.run.trust_graph import peer_columns
 from fedkin.tracking.tracker import Tracker, dispatching
 
@@ -77,8 +75,8 @@ class WorldFactory(Protocol):
         """What decides numbers and is not in the description."""
         ...
 
-    def check(self, methods: Methods, plan: Plan) -> None:
-        """Refuse (ConfigError) what cannot run here."""
+    def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
+        """Refuse (ConfigError) methods, with these options, that cannot run here."""
         ...
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
@@ -99,7 +97,7 @@ class Experiment(Generic[W]):
     on_round: OnRound | None = None
     resume: bool = False
     trackers: Sequence[Tracker] = ()
-    options: MethodOptions = NO_OPTIONS  # of all methods
+    options: Mapping[str, Option] = field(default_factory=dict)  # of all methods, by section
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -118,19 +116,27 @@ class Experiment(Generic[W]):
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"against: method {name!r} is named twice; runs are named after their method")
-        for place, (_, method) in zip(method_places(methods), methods, strict=True):
+        places = method_places(methods)
+        for place, (_, method) in zip(places, methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
             check_model(method, self.worlds.spec, place)
-            if refused := self.options.refusal(method, self.worlds.spec):
-                option, why = refused
-                raise ConfigError(f"{option}: {place}: {why}")
-        if self.options.privacy is not None:
-            private = [method for _, method in methods]
-            settings = self.plan, self.worlds.clients, self.trackers, self.options.secret
-            check_private(self.options.privacy, private, *settings)
-        if self.options.secret is not None:
-            check_secret(self.options.secret, self.plan, self.options.privacy)
-        self.worlds.check([(entry, self.options.applied(method)) for entry, method in methods], self.plan)
+        check_options([self._facts(method) for _, method in methods], places)
+        self.worlds.check(methods, self.plan, self.options.values())
+
+    def _facts(
+        self, method: Method, folder: Path | None = None, true_clusters: Int[np.ndarray, "N"] | None = None
+    ) -> RunFacts:
+        """What options know of the run of a method."""
+        return RunFacts(
+            method=method,
+            plan=self.plan,
+            spec=self.worlds.spec,
+            clients=self.worlds.clients,
+            options=self.options,
+            trackers=self.trackers,
+            folder=folder,
+            true_clusters=true_clusters,
+        )
 
     def side_by_side(self, methods: Methods, digests: Digests, out: Path | None, resume: bool) -> Run:
         """One method after another, without the checks of ``run``.
@@ -171,20 +177,15 @@ class Experiment(Generic[W]):
             folder = Folder.reopen(out, description, identity, warns=others is not None)
         elif out is not None:
             folder = Folder.create(out, description, identity)
-        options = self.options.named(opened.world.total_clients, opened.world.true_clusters)
-        applied = options.applied(method)
-        if self.options.privacy is not None:
-            private = (self.options.privacy, self.plan, self.worlds.clients, out, self.options.secret)
-            applied = private_method(applied, *private)
-        elif self.options.secret is not None:
-            applied = secret_method(applied, self.options.secret, out)
+        options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         earlier_records = partial(read_records, out) if out else tuple
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
             try:
                 state = run(
                     opened.world,
-                    applied,
+                    method,
                     self.plan,
+                    options=options,
                     name=method_in(description),
                     ground_truth=opened.ground_truth,
                     folder=folder,
@@ -196,8 +197,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            state.final |= closing_record(applied, state, self.plan, out) | secret_record(applied)
-            state.final |= attack_record(options.attack, state.state, clients, facts.true_clusters)
+            state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
                 description,
                 state.records,
@@ -214,6 +214,18 @@ class Experiment(Generic[W]):
             )
             dispatch.finish(finished.summary())
         return finished
+
+
+def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
+    """What options know of a run at its end."""
+    assert run_state.scored is not None  # a run ends with scoring
+    return RunEnd(
+        round=run_state.round,
+        state=run_state.state,
+        client_accuracy=run_state.scored.client_accuracy,
+        clients=clients,
+        true_clusters=facts.true_clusters,
+    )
 
 
 def method_places(methods: Methods) -> list[str]:

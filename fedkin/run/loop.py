@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fedkin.config.plan import Plan
-from fedkin.core.method import UNASSIGNED, ClientRemark, Method, Remarking, State
+from fedkin.core.method import UNASSIGNED, ClientRemark, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
 from fedkin.methods.decentralized import PeerState
-from fedkin.privacy.private import Private
+from fedkin.options.with_options import NO_OPTIONS, ActiveOptions, WithOptions, evaluation_task
 from fedkin.run.checkpoint import BestRound, Checkpoint
 from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
 from fedkin.run.cohort_selection import select_cohort
@@ -28,7 +28,7 @@ from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
-from fedkin.run.stopping import is_complete, stop_after_round, stop_by_method, stop_by_reply, stop_of_resumed
+from fedkin.run.stopping import is_complete, stop_after_round, stop_by_options, stop_by_reply, stop_of_resumed
 from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -62,6 +62,7 @@ def run(
     method: Method,
     plan: Plan,
     *,
+    options: ActiveOptions = NO_OPTIONS,
     name: str = "method",
     ground_truth: Callable[[], GroundTruth] = GroundTruth,
     folder: Folder | None = None,
@@ -80,6 +81,7 @@ def run(
         world: the clients.
         method: what is run.
         plan: rounds, cohort, seed, how often to evaluate and to keep a checkpoint, and when to stop early.
+        options: of the run.
         name: what records and warnings call the method.
         ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
@@ -96,19 +98,29 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
-    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan, method)
+    recorder = _Recorder(
+        instrumented=instrumented,
+        name=name,
+        ground_truth=ground_truth,
+        folder=folder,
+        on_round=on_round,
+        clock=clock,
+        plan=plan,
+        options=options,
+    )
+    runner = WithOptions(method, options)
     if restored:
         checkpoint, records, migrations = restored
         run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
         run_state.best, run_state.stopped = checkpoint.best, stop_of_resumed(plan, records, checkpoint.stopped)
-        run_state.stopped = run_state.stopped or stop_by_method(plan, run_state.round, method)
+        run_state.stopped = run_state.stopped or stop_by_options(plan, run_state.round, options)
         recorder.recall(checkpoint.memory)
         instrumented.begin(_scenario(plan, run_state.round))
     else:
         instrumented.begin(_scenario(plan, 0))
-        run_state = RunState(0, method.init(instrumented, Stream(plan.seed, 0, "method/init")))
+        run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
         instrumented.observations.training = None  # what finds the clusters is not a round's training
-        for remark in method.remarks(run_state.state) if isinstance(method, Remarking) else ():
+        for remark in runner.remarks(run_state.state):
             words = remark.with_names(client_names(world)) if isinstance(remark, ClientRemark) else remark
             _log.warning("%s: %s", name, words)
         recorder.record(run_state, plan.evaluates(0), keeping=True)
@@ -116,19 +128,19 @@ def run(
         run_state.round += 1
         instrumented.begin(_scenario(plan, run_state.round))
         before = run_state.state.assignment
-        run_state.state = run_round(instrumented, method, run_state.state, run_state.round, plan)
+        run_state.state = run_round(instrumented, runner, run_state.state, run_state.round, plan)
         if run_state.state.assignment is not before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
-    _score_finally(run_state, world, method, plan)
+    _score_finally(run_state, world, runner, plan)
     run_state.memory = recorder.memory()
     return run_state
 
 
-def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan) -> None:
+def _score_finally(run_state: RunState, world: World, method: WithOptions, plan: Plan) -> None:
     """Measure what is measured once."""
     validated, round = _scored_split(world) != "test", run_state.round
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
@@ -164,12 +176,12 @@ def _scenario(plan: Plan, round: int) -> Stream:
     return Stream(plan.seed, round, "scenario")
 
 
-def run_round(instrumented: InstrumentedWorld, method: Method, state: State, round: int, plan: Plan) -> State:
+def run_round(instrumented: InstrumentedWorld, method: WithOptions, state: State, round: int, plan: Plan) -> State:
     """Select a cohort, place those of it that have no cluster, and let the method work.
 
     Args:
         instrumented: the world.
-        method: what is run.
+        method: what is run, with the options of the run.
         state: the method's state before the round.
         round: from 1 on.
         plan: seed, and how cohorts are selected.
@@ -177,8 +189,12 @@ def run_round(instrumented: InstrumentedWorld, method: Method, state: State, rou
     Returns:
         The method's state after the round.
     """
-    stream, cohort_stream = Stream(plan.seed, round, "method"), Stream(plan.seed, round, "cohort")
-    cohort = select_cohort(instrumented.clients(round), instrumented.total_clients, plan, cohort_stream, method)
+    stream = Stream(plan.seed, round, "method")
+    reachable = instrumented.clients(round)
+    cohort = method.options.select_cohort(reachable, round)
+    if cohort is None:
+        cohort_stream = Stream(plan.seed, round, "cohort")
+        cohort = select_cohort(reachable, instrumented.total_clients, plan, cohort_stream)
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
@@ -197,10 +213,10 @@ class _Recorder:
     on_round: OnRound | None
     clock: _Clock
     plan: Plan
-    method: Method
+    options: ActiveOptions
 
     def __post_init__(self) -> None:
-        self.split, self.private = _scored_split(self.instrumented.world), isinstance(self.method, Private)
+        self.split = _scored_split(self.instrumented.world)
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -227,7 +243,7 @@ class _Recorder:
         scoring_seconds = self.clock.lap()
         run_state.records.append(record)
         self._choose(run_state, record)
-        run_state.stopped = stop_after_round(self.plan, run_state.records, self.method)
+        run_state.stopped = stop_after_round(self.plan, run_state.records, self.options)
         run_state.migrations += [migrations] if migrations else []
         run_state.seconds = self.clock.total
         if self.folder:
@@ -236,7 +252,7 @@ class _Recorder:
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
-        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply, self.private)):
+        if not run_state.stopped and (stopped := stop_by_reply(self.plan, round, reply, self.options.hides_replies)):
             run_state.stopped = stopped
             if self.folder:
                 self._keep(run_state, self.folder)
@@ -259,7 +275,7 @@ class _Recorder:
         if self.split == "test" or not is_complete(record) or (best and record["accuracy"] <= best.accuracy):
             return
         none = np.zeros(0, np.int64)
-        on_clients = state.evaluation(self.instrumented.spec, none) is not None
+        on_clients = evaluation_task(state, self.instrumented.spec, none) is not None
         memory = self.instrumented.memory() if on_clients else {}
         run_state.best = BestRound(run_state.round, record["accuracy"], state, memory)
 
@@ -279,6 +295,7 @@ class _Recorder:
             **clustering,
             **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),
             **training_record(observations, run_state.state),
+            **self.options.record(run_state.state),
             **ledger_record(self.instrumented.ledger),
         }
 

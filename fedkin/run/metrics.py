@@ -15,10 +15,11 @@ from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.cluster_agreement import adjusted_rand_index
+from fedkin.measures.fairness import bottom_decile
 from fedkin.methods.decentralized import PeerState
+from fedkin.options.with_options import evaluation_task
 from fedkin.run.evaluation_sample import draw_sample, estimate
 from fedkin.run.observations import Observations, distances
-from fedkin.staleness.late_replies import late_record
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate, Scores, evaluate
 from fedkin.tasks.train import TrainingReply
@@ -114,7 +115,7 @@ def score(
         places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
         assigned_clients, cluster = assigned_clients[places], cluster[places]
     assigned = state.models_for(assigned_clients)
-    own = state.evaluation(world.spec, assigned_clients)
+    own = evaluation_task(state, world.spec, assigned_clients)
     with world.ledger.scoring():
         # Before the cluster models, for a client on a node of its own stores the model that it has scored last.
         mean = score_global_model(world, state, assigned_clients, split) if global_model else None
@@ -174,7 +175,7 @@ def score_global_model(
     """
     assigned = state.models_for(clients)
     of_clusters = not isinstance(state, PeerState) and assigned.positive is None
-    if not of_clusters or len(state.models) < 2 or state.evaluation(world.spec, clients) is not None:
+    if not of_clusters or len(state.models) < 2 or evaluation_task(state, world.spec, clients) is not None:
         return None
     mean, distance = mean_and_distances(state.models)
     scores = evaluate(world, mean[None], clients, np.zeros(len(clients), np.int64), split=split)
@@ -301,7 +302,6 @@ def training_record(observations: Observations, state: State) -> Record:
         "missing": observations.missing,
         "nonfinite": observations.nonfinite,
         **({"outliers": observations.outliers} if observations.outliers else {}),
-        **late_record(state),
         **_before_training(reply),
     }
 
@@ -324,13 +324,6 @@ def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
         "discrepancy_mean": float(distance.mean()),
         "discrepancy_variance": float(distance.var()),
     }
-
-
-def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
-    """Mean accuracy of the bottom 10% of clients (at least one)."""
-    if not len(accuracy):
-        return None
-    return float(np.sort(accuracy)[: math.ceil(len(accuracy) / 10)].mean())
 
 
 def ratio(part: int, whole: int) -> float | None:

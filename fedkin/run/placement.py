@@ -19,6 +19,7 @@ from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.export.predictor import Predictor
+from fedkin.options.with_options import evaluation_task
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.trained_models import TrainedModels
 from fedkin.simulation.engine import SimulatedWorld
@@ -100,7 +101,8 @@ def _mixture(
     trained: TrainedModels, placed: State, newcomer: int
 ) -> tuple[Float[np.ndarray, "K"], Predictor] | tuple[None, None]:
     """The shares of a newcomer, and the models mixed by them: their probabilities, or their parameters."""
-    membership, task = getattr(placed, "membership", None), placed.evaluation(trained.spec, np.array([newcomer]))
+    membership = getattr(placed, "membership", None)
+    task = evaluation_task(placed, trained.spec, np.array([newcomer]))
     if membership is None or not isinstance(task, EvaluateMixture | EvaluateOwn):
         return None, None
     samples, cluster = trained.parts.samples, int(placed.assignment[newcomer])
@@ -139,7 +141,7 @@ def _extended(state: State, more: int) -> State:
     numbers NaN (0 where they are whole)."""
     total, hints = len(state.assignment), _dimensions(type(state))
     changed: dict[str, np.ndarray] = {"assignment": np.append(state.assignment, np.full(more, UNASSIGNED))}
-    for name in (f.name for f in fields(state) if f.name not in ("models", "assignment")):
+    for name in (f.name for f in fields(state) if f.name not in ("models", "assignment", "extras")):
         array = getattr(state, name)
         axes = hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")
         if axes[0] == "N":

@@ -42,7 +42,7 @@ from fedkin.core.storage import (
     write_atomic,
 )
 from fedkin.core.world import World
-from fedkin.privacy.journal import JOURNAL, RELEASE, SECRET_SUMS
+from fedkin.options.journal import JOURNAL, RELEASE, SECRET_SUMS
 from fedkin.run import checkpoint, integrity
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.data_place import place_of_data

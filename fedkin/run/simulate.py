@@ -11,7 +11,7 @@ from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.engine import check_engine, check_sums
-from fedkin.config.option_registry import OPTIONS, make_option
+from fedkin.config.option_registry import make_options
 from fedkin.config.plan import Plan, Selection
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, check_integer, error_context
@@ -22,27 +22,20 @@ from fedkin.core.progress import shown
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.methods.personal_parts import PersonalPart
-from fedkin.methods.server_optimizers import ServerOptimizer
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.secret_settings import SecretSums
-from fedkin.robust.byzantine import Byzantine
-from fedkin.robust.robust import RobustAggregation
+from fedkin.options.base import Option
+from fedkin.options.with_options import by_section
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment, Methods
 from fedkin.run.loop import OnRound
-from fedkin.run.method_options import checked_options
-from fedkin.run.poisoned_data import poisoned_data
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
-from fedkin.staleness.settings import LateReplies
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -57,13 +50,7 @@ def simulate(
     rounds: int,
     cohort: int,
     local: LocalTraining | None = None,
-    server_optimizer: ServerOptimizer | None = None,
-    personal: PersonalPart | None = None,
-    privacy: ClientDP | None = None,
-    robust: RobustAggregation | None = None,
-    attack: Byzantine | None = None,
-    late: LateReplies | None = None,
-    secret: SecretSums | None = None,
+    options: Sequence[Option] = (),
     seed: int = 0,
     scenario: Population | None = None,
     shift: Shift | None = None,
@@ -98,17 +85,19 @@ def simulate(
         rounds: T, communication rounds.
         cohort: n, clients per round.
         local: what a client does with a model it trains; by default SGD over one epoch.
-        server_optimizer: takes the mean updates of every cluster for gradients: ``FedAvgM(...)``, ``FedAdam(...)``,
-            ``FedYogi(...)`` or ``FedAdagrad(...)``; of all methods. By default models are the methods' means.
-        personal: what is each client's own, of all methods: its last layer (``PersonalHead(...)``), or a model beside
-            its cluster's (``PersonalModel(...)``). By default nothing is.
-        privacy: of whole clients: clips and noise of all sums that are released (``ClientDP(...)``), with cohorts of
-            ``selection="poisson"``. By default models are released as they are.
-        robust: a rule in place of the mean, within each cluster (``RobustAggregation(...)``), against clients that
-            attack.
-        attack: clients that attack (``Byzantine(...)``), to see what that does.
-        late: replies that come after their round (``LateReplies(...)``), and what they count for in the next ones.
-        secret: whether a server that follows the protocol learns sums of updates only (``SecretSums(...)``).
+        options: what goes with any method, of all methods of the run:
+
+            * a server optimiser, which takes the mean updates of every cluster for gradients: ``FedAvgM(...)``,
+              ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
+            * a part of the model that stays with each client: its last layer (``PersonalHead(...)``), or a model
+              together with its cluster's (``PersonalModel(...)``);
+            * ``ClientDP(...)``, privacy of whole clients: clips and noise of all sums that are released, with cohorts
+              of ``selection="poisson"``;
+            * ``RobustAggregation(...)``, a rule in place of the mean, within each cluster, against clients that attack;
+            * ``Byzantine(...)``, clients that attack, to see what that does;
+            * ``LateReplies(...)``, which says what replies that come after their round count for in the next ones;
+            * ``SecretSums(...)``: a server that follows the protocol learns sums of updates only;
+            * an option of your own (``fk.Option``).
         seed: of all randomness but that of ``data``, of privacy and of masks.
         scenario: clients that drop out, straggle, arrive late or leave; by default none.
         shift: how data shift from round to round, such as ``SwapAll()``; by default they do not.
@@ -155,18 +144,19 @@ def simulate(
     devices, clients_per_batch, actors = plain([devices, clients_per_batch, actors])
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
-    options = checked_options(server_optimizer, personal, privacy, robust, attack, late, secret)
+    sections = by_section(options)
     settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
     settings |= {"sum_by_actor": True} if sum_by_actor else {}
-    description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(options)
+    description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(sections)
     compute = (devices, clients_per_batch, check_engine(engine), actors, check_sums(sum_by_actor, engine))
-    poisoned, shifts = poisoned_data(data, shift, options.attack)
-    worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
+    for option in sections.values():
+        data, shift = option.simulated(data, shift)
+    worlds = SimulatedWorlds(data, model, local, scenario, shift, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = user_path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
         trackers = make_trackers(track, folder)
-        return _run(Experiment(worlds, plan, description, listener, resume, trackers, options), methods, folder)
+        return _run(Experiment(worlds, plan, description, listener, resume, trackers, sections), methods, folder)
 
 
 def execute(
@@ -213,15 +203,17 @@ def from_config(
         federated = registry.make(registry.datasets(), config.data) if data is None else data
     with error_context("model"):
         model = trainable(registry.make(registry.models(), config.model, federated))
-    options = checked_options(*(make_option(name, getattr(config, name)) for name in OPTIONS))
+    options = by_section(make_options(config.options))
     shift = registry.make(registry.shifts(), config.shift) if config.shift else None
-    poisoned, shifts = poisoned_data(federated, shift, options.attack)
+    trained_on = federated
+    for option in options.values():
+        trained_on, shift = option.simulated(trained_on, shift)
     worlds = SimulatedWorlds(
-        poisoned,
+        trained_on,
         model,
         config.work,
         registry.make_population(config.scenario),
-        shifts,
+        shift,
         config.run.devices,
         config.run.clients_per_batch,
         config.run.engine,

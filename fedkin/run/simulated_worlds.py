@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedkin.config.plan import Plan
@@ -14,6 +15,8 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
+from fedkin.options.base import Option
+from fedkin.options.with_options import requirements_with
 from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import model_digest
 from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
@@ -52,7 +55,7 @@ class SimulatedWorlds:
     def digests(self) -> Digests:
         return data_digest(self.data), model_digest(self.model, self.data)
 
-    def check(self, methods: Methods, plan: Plan) -> None:
+    def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         for place, (entry, method) in zip(method_places(methods), methods, strict=True):
             if requirements_of(method).true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
@@ -73,7 +76,7 @@ class SimulatedWorlds:
                 "Python data.with_validation(0.1)); test samples choose no round"
             )
         for _, method in methods:
-            needs = requirements_of(method)
+            needs = requirements_with(method, options)
             parts = memory_parts(needs, plan, self.clients, self.spec.parameters, self.clients_per_batch)
             check_memory(parts, "take a smaller model, or fewer clients, clusters or clients in a cohort")
         world = self.make()

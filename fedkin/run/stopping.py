@@ -12,9 +12,8 @@ from typing import Any
 
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import Method, Sampling
 from fedkin.core.records import Record
-from fedkin.privacy.private import Private
+from fedkin.options.with_options import ActiveOptions
 
 UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
 _NO_REPLY = "no client's reply was usable"
@@ -127,30 +126,31 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
     return stop_record(plan, round, "on_round returned STOP")
 
 
-def stop_by_method(plan: Plan, round: int, method: Method) -> Record | None:
-    """That a run stops before its last round because its method may do no further one; None where it may.
+def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
+    """That a run stops before its last round because an option allows no further one; None where all do.
 
     Args:
         plan: of the run.
         round: the present one.
-        method: of the run.
+        options: of the run.
     """
-    if round >= plan.rounds or not isinstance(method, Sampling) or not (reason := method.exhausted()):
+    if round >= plan.rounds:
         return None
-    return stop_record(plan, round, reason)
+    reason = options.exhausted()
+    return stop_record(plan, round, reason) if reason else None
 
 
-def stop_after_round(plan: Plan, records: Sequence[Record], method: Method) -> Record | None:
+def stop_after_round(plan: Plan, records: Sequence[Record], options: ActiveOptions) -> Record | None:
     """Why a run stops after the last of its records, whatever the reason; None where it goes on. One with client-level
     differential privacy has a last round that does not depend on replies.
 
     Args:
         plan: of the run.
         records: up to the present round.
-        method: of the run.
+        options: of the run.
     """
-    by_replies = None if isinstance(method, Private) else stop_without_replies(plan, records)
-    return stop_by_score(plan, records) or by_replies or stop_by_method(plan, records[-1]["round"], method)
+    by_replies = None if options.hides_replies else stop_without_replies(plan, records)
+    return stop_by_score(plan, records) or by_replies or stop_by_options(plan, records[-1]["round"], options)
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:

@@ -20,6 +20,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import Predictor
+from fedkin.options.with_options import evaluation_task
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.own_models import check_head, check_shared, whole_model
 from fedkin.run.parts import Parts
@@ -82,7 +83,7 @@ class TrainedModels:
     @property
     def _own_task(self) -> Task | None:
         """What tests clients with what is their own; None where nothing is."""
-        return self.state.evaluation(self.spec, np.zeros(0, np.int64))
+        return evaluation_task(self.state, self.spec, np.zeros(0, np.int64))
 
     @property
     def _detects(self) -> bool:
@@ -153,7 +154,7 @@ class TrainedModels:
                 "which cluster fits its samples"
             )
         clients = np.array([number])
-        task = self.state.evaluation(self.spec, clients)
+        task = evaluation_task(self.state, self.spec, clients)
         own = f"client-{self.client_name(number)}"
         if isinstance(task, EvaluateMixture):
             return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
@@ -177,7 +178,7 @@ class TrainedModels:
             number: its position.
         """
         if hasattr(self.parts.samples, "train"):
-            task = self.state.evaluation(self.spec, np.array([number]))
+            task = evaluation_task(self.state, self.spec, np.array([number]))
             check_head(task, number, len(self.state.assignment), self.memory, self.client_name(number))
 
     def of_cluster(self, cluster: int) -> Predictor:

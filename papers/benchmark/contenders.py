@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from fedkin import methods
 from fedkin.core.method import Method
-from fedkin.methods.personal_parts import PersonalHead
-from fedkin.methods.server_optimizers import FedAdam
-from fedkin.run.method_options import NO_OPTIONS, MethodOptions
+from fedkin.options.base import Option
+from fedkin.options.personal.parts import PersonalHead
+from fedkin.options.server_optimizer import FedAdam
 from papers.benchmark.federations import Setting
 
 STEPS = 12  # gradient steps of a client in a round, of all its models together
@@ -25,7 +25,7 @@ class Candidate:
 
     method: Method
     rate: float
-    options: MethodOptions = NO_OPTIONS
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Contender:
     family: str
     method: Callable[[Setting], Method]
     other: tuple[str, Callable[[Setting], Method]] | None = None
-    options: MethodOptions = NO_OPTIONS
+    options: tuple[Option, ...] = ()
     passes: Callable[[Setting], int] = field(default=lambda setting: 1)
     tuned: bool = False
 
@@ -100,23 +100,23 @@ def _components(setting: Setting) -> int:
 
 
 ONE, OWN, CLUSTERED, MIXED = "one model", "personalised", "clustered", "mixture"
-HEADS = MethodOptions(personal=PersonalHead(head_epochs=STEPS // 2))
+HEADS = (PersonalHead(head_epochs=STEPS // 2),)
 CONTENDERS = (
     Contender("FedAvg", ONE, lambda s: methods.FedAvg()),
     Contender("IFCA", CLUSTERED, _clustered(methods.IFCA, newcomers="loss")),
     Contender("Local", OWN, lambda s: methods.Local()),
     Contender("FedAvg, fine-tuned", OWN, lambda s: methods.FedAvg(), tuned=True),
-    Contender(*("FedAdam", ONE, lambda s: methods.FedAvg(), None, MethodOptions(server_optimizer=FedAdam(lr=0.02)))),
+    Contender(*("FedAdam", ONE, lambda s: methods.FedAvg(), None, (FedAdam(lr=0.02),))),
     Contender("SCAFFOLD", ONE, lambda s: methods.SCAFFOLD()),
     Contender(
         *("Ditto", OWN, lambda s: methods.Ditto(strength=0.1)),
-        *(("lambda 1, not 0.1", lambda s: methods.Ditto(strength=1.0)), NO_OPTIONS, _two),
+        *(("lambda 1, not 0.1", lambda s: methods.Ditto(strength=1.0)), (), _two),
     ),
     Contender("FedPer", OWN, lambda s: methods.FedPer()),
     Contender("FedRep", OWN, lambda s: methods.FedRep(head_epochs=STEPS // 2), passes=_two),
     Contender(
         *("APFL", OWN, lambda s: methods.APFL(share_lr=1e-3)),  # at the run's rate shares end at 1: training alone
-        *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), NO_OPTIONS, _two),
+        *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), (), _two),
     ),
     Contender("pFedMe", OWN, _pfedme, passes=lambda setting: INNER),
     Contender(

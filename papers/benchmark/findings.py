@@ -11,7 +11,6 @@ from fedkin.analysis.advise.field_benchmark import CONCEPTS, FINDINGS, LABELS
 from fedkin.analysis.ranks import Ranks
 from fedkin.core.storage import write_atomic
 from fedkin.methods import METHODS
-from fedkin.run.method_options import NO_OPTIONS
 from papers.benchmark.contenders import CONTENDERS
 from papers.benchmark.federations import SETTINGS
 
@@ -31,7 +30,7 @@ def write(rankings: Mapping[str, Ranks], path: Path = FINDINGS) -> None:
 
 def _of_kind(ranks: Ranks) -> dict[str, Any]:
     names = {kind: name for name, kind in METHODS.items()}
-    plain = [c for c in CONTENDERS if c.options == NO_OPTIONS and not c.tuned and c.name in ranks.average]
+    plain = [c for c in CONTENDERS if not c.options and not c.tuned and c.name in ranks.average]
     methods = {names[type(c.method(SETTINGS[0]))]: ranks.average[c.name] for c in plain}
     ordered = sorted(methods, key=lambda name: methods[name])
     settings = dict.fromkeys(str(block[0]) for block in ranks.scores.index)

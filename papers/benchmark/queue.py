@@ -42,11 +42,16 @@ class Cell:
         own = grid if trial is None else grid[trial : trial + 1]
         plain = {name: getattr(s, name) for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")}
         options = [
-            {"rate": c.rate, "method": type(c.method).__name__, **_values(c.method), "more": c.options} for c in own
+            {"rate": c.rate, "method": type(c.method).__name__, **_values(c.method), "more": _options(c)} for c in own
         ]
         model = {"model": s.model.func.__name__, "model options": s.model.keywords}
         fixed = {**model, "steps": STEPS // self.contender.passes(s), "batch": BATCH, "tuned": self.contender.tuned}
         return digest({**plain, **fixed, "validation": VALIDATION, "candidates": options})
+
+
+def _options(candidate: Candidate) -> dict[str, object]:
+    """The options of a candidate, in the form by which stored runs are known."""
+    return {"class": "MethodOptions", **{option.section: option for option in candidate.options}}
 
 
 def _values(method: object) -> dict[str, object]:

@@ -16,6 +16,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.methods.policies import cluster_by_loss
+from fedkin.options.base import RunFacts
+from fedkin.options.with_options import ActiveOptions, WithOptions, by_section, refusal
 from fedkin.run import loop
 from fedkin.run.metrics import score
 from fedkin.scenarios.population import Population
@@ -54,12 +56,21 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
     work = LocalTraining(steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate)
     later = Population(arrivals={setting.rounds + 1: setting.newcomers})
     world = SimulatedWorld(data, setting.model(data), work, population=later, shift=setting.shift)
-    if why := candidate.options.refusal(candidate.method, world.spec):
-        return {"refused": why[1]}
-    method = candidate.options.applied(candidate.method)
     cohort = data.clients - setting.newcomers
     plan = Plan(setting.rounds, cohort, seed, setting.every, setting.rounds)
-    outcome = loop.run(world, method, plan)
+    facts = RunFacts(
+        method=candidate.method,
+        plan=plan,
+        spec=world.spec,
+        clients=data.clients,
+        options=by_section(candidate.options),
+    )
+    if refused := refusal(facts):
+        _, why = refused
+        return {"refused": why}
+    options = ActiveOptions.of(facts)
+    method = WithOptions(candidate.method, options)
+    outcome = loop.run(world, candidate.method, plan, options=options)
     assert outcome.scored is not None  # the last round always is
     split, scores, clients, last = data.scored_split, outcome.scored.scores, outcome.scored.clients, outcome.records[-1]
     if contender.tuned:

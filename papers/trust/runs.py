@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,12 +32,19 @@ def measure(cell: Cell, seed: int) -> Line:
     data = federation.data(seed)
     attack = attack_of(cell.attack, federation.spread, cell.rule, seed)
     robust = RULES[cell.rule]
-    options: dict[str, Any] = {"rounds": ROUNDS, "cohort": federation.cohort, "evaluate_every": 0, "seed": seed}
     try:
         run = fk.simulate(
-            METHODS[cell.method], data, fk.models.mclr(data), local=WORK, attack=attack, robust=robust, progress=False,
-            **options,
-        )  # fmt: skip
+            METHODS[cell.method],
+            data,
+            fk.models.mclr(data),
+            rounds=ROUNDS,
+            cohort=federation.cohort,
+            local=WORK,
+            options=[option for option in (attack, robust) if option is not None],
+            seed=seed,
+            evaluate_every=0,
+            progress=False,
+        )
     except FedkinError as error:
         return {"refused": str(error)}
     line = figures(run, data)

@@ -9,12 +9,13 @@ import pytest
 
 import fedkin as fk
 from fedkin.config import registry
-from fedkin.config.option_registry import OPTIONS, known_values
+from fedkin.config.option_registry import known_values
 from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain, plain_lists
 from fedkin.core.schedule import Schedule
 from fedkin.core.training import LocalTraining
 from fedkin.methods import METHODS
+from fedkin.options import SECTIONS
 from fedkin.scenarios.population import Population
 
 REQUIRED = {"client_dp": {"noise_multiplier": 1.0}}
@@ -24,7 +25,7 @@ NUMPY = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
 def option_classes() -> dict[str, Any]:
     """Every class of options that a run is made of."""
     known: dict[str, Any] = {**METHODS, **registry.shifts(), "population": Population, "local": LocalTraining}
-    for section in OPTIONS:
+    for section in SECTIONS:
         known |= known_values(section)
     return known
 

@@ -12,12 +12,12 @@ from fedkin.config import registry
 from fedkin.config.option_registry import make_option
 from fedkin.core.method import UNASSIGNED
 from fedkin.run.loop import run
-from fedkin.run.method_options import MethodOptions
 from fedkin.run.results import Run
 from fedkin.run.run_folder import METRICS
 from fedkin.server.request_retries import GRACE
 from tests.deterministic.observed_world import Call, LateReplies, ObservedWorld, UndisturbedWorld, kind_of, state_arrays
 from tests.deterministic.sites import quadratic_clients
+from tests.option_lists import with_options
 
 if TYPE_CHECKING:
     from tests.deterministic.federation import Federation
@@ -128,10 +128,10 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
         numbers[member.ids] = federation.sites[name].numbers
     entries = [entry for entry in federation.trace.entries if not isinstance(entry, tuple)]
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
-    options = MethodOptions(late=make_option("late", finished.config.get("late", {})))
-    method = options.applied(registry.make(registry.methods(), finished.config["method"]))
-    plan = federation.plan
-    again = run(undisturbed, method, plan)
+    method = registry.make(registry.methods(), finished.config["method"])
+    late = finished.config.get("late")
+    options = with_options(method, *([make_option("late", late)] if late else []), world=undisturbed).options
+    again = run(undisturbed, method, federation.plan, options=options)
     if not federation.trace.at_end:  # else the last scores, which no checkpoint has, were asked for again
         undisturbed.finish()
     mine, theirs = state_arrays(finished.state), state_arrays(again.state)

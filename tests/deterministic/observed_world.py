@@ -260,6 +260,6 @@ class UndisturbedWorld:
 
 def state_arrays(state: State) -> dict[str, np.ndarray]:
     """A state's arrays by name."""
-    return {
-        name: np.asarray(value) for name, value in vars(state).items() if isinstance(value, (np.ndarray, SharedRows))
-    }
+    own = {name: value for name, value in vars(state).items() if isinstance(value, (np.ndarray, SharedRows))}
+    of_options = {f"{section}/{name}": a for section, arrays in state.extras.items() for name, a in arrays.items()}
+    return {name: np.asarray(value) for name, value in (own | of_options).items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedkin.config.registry import method_title, methods
 from fedkin.methods.ifca import IFCA
-from fedkin.privacy.private import refusal
+from fedkin.options.privacy.private import refusal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "privacy.md"
 BEGIN, END = "<!-- methods -->\n", "<!-- /methods -->\n"
@@ -27,7 +27,7 @@ def table() -> str:
 def answer(method: Any) -> str:
     """Whether, and why not."""
     why = refusal(method)
-    return "yes" if why is None else "no: " + why.partition("; privacy.")[0].partition(" ")[2].replace("|", "/")
+    return "yes" if not why else "no: " + why.partition("; privacy.")[0].partition(" ")[2].replace("|", "/")
 
 
 def main() -> None:

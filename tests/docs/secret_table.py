@@ -10,8 +10,7 @@ from typing import Any
 
 from fedkin.config.registry import method_title, methods
 from fedkin.methods.ifca import IFCA
-from fedkin.privacy.secret_settings import SecretSums
-from fedkin.privacy.secret_sums import refusal
+from fedkin.options.secret.secret_sums import SecretSums, refusal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "secret-sums.md"
 BEGIN, END = "<!-- methods -->\n", "<!-- /methods -->\n"
@@ -29,7 +28,7 @@ def table() -> str:
 def answer(method: Any) -> str:
     """Whether, and why not."""
     why = refusal(method, SecretSums())
-    if why is not None:
+    if why:
         return "no: " + why.partition(", and secret sums")[0].partition("; secret.")[0].partition(" ")[2].replace(
             "|", "/"
         )

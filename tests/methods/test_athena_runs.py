@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, groups, started, world
+from tests.methods.test_conformance import assert_same
 from tests.simulation import numpy_detectors
 from tests.simulation.numpy_detectors import linear
 from tests.simulation.small_federation import samples
@@ -238,9 +239,7 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole = go(5)
     go(3, tmp_path / "run")
     again = go(5, tmp_path / "run", resume=True)
-    for field in fields(whole.state):
-        a, b = getattr(whole.state, field.name), getattr(again.state, field.name)
-        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), field.name
+    assert_same(whole.state, again.state)
     assert whole.records == again.records
     assert (whole.state.scale != [1, 0]).any()
 

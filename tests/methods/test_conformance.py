@@ -315,7 +315,10 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    """By name; those of options have the name of their section in front."""
+    values = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "extras"}
+    for section, of_option in state.extras.items():
+        values |= {f"{section}/{name}": array for name, array in of_option.items()}
     assert all(isinstance(value, (np.ndarray, SharedRows)) for value in values.values())
     return {name: np.asarray(value) for name, value in values.items()}
 
@@ -323,8 +326,10 @@ def arrays(state: Any) -> dict[str, np.ndarray]:
 def assert_same(a: Any, b: Any) -> None:
     """Equal to the last bit, array by array."""
     assert type(a) is type(b)
+    others = arrays(b)
     for name, array in arrays(a).items():
-        assert array.dtype == arrays(b)[name].dtype and array.tobytes() == arrays(b)[name].tobytes(), name
+        other = others[name]
+        assert (array.dtype, array.shape, array.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
 
 
 def assert_sound(state: Any, name: str, world: Any) -> None:

@@ -281,7 +281,7 @@ def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
     assert not any(getattr(state, name).any() for name in ("trust", "votes", "age", "messages", "vectors"))
     np.testing.assert_array_equal(state.assignment, np.arange(5))
     assert state.clusters == 5
-    assert all(isinstance(getattr(state, f.name), np.ndarray) for f in fields(state))
+    assert all(isinstance(getattr(state, f.name), np.ndarray) for f in fields(state) if f.name != "extras")
 
 
 def test_each_peer_is_tested_on_its_own_model() -> None:

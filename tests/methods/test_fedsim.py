@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.fedsim_clients import EVERYONE, EXAMPLES, TARGET, RecordingWorld, given, same, world, world_of
+from tests.methods.test_conformance import arrays
 
 STREAM = Stream(3, 2, "method/round")
 
@@ -278,7 +278,7 @@ def test_groups_are_those_of_the_last_cohort() -> None:
 def test_states_are_left_alone() -> None:
     w = world()
     before = given(w, 1, 2)
-    for f in fields(before):
-        getattr(before, f.name).flags.writeable = False
+    for array in arrays(before).values():
+        array.flags.writeable = False
     FedSim(clusters=3, as_coded=("leftover_model",)).round(w, before, EVERYONE, STREAM)
     assert same(before, given(w, 1, 2))

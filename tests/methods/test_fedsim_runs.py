@@ -6,7 +6,6 @@ import io
 import logging
 import tomllib
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.trainer import Trainer
 from fedkin.tasks.train import train
 from tests.methods.fedsim_clients import same, world
+from tests.methods.test_conformance import arrays
 from tests.simulation import numpy_reference
 from tests.simulation.small_federation import federation, samples
 
@@ -137,7 +137,7 @@ def test_a_state_goes_on_bit_for_bit(make: Callable[[], Any], method: FedSim) ->
     start = method.init(make(), Stream(5, 0, "init"))
     half = rounds(start, 1, 2)
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **{f.name: getattr(half, f.name) for f in fields(half)})
+    np.savez(file, allow_pickle=False, **arrays(half))
     file.seek(0)
     loaded = FedSimState(**np.load(file, allow_pickle=False))
     assert same(rounds(loaded, 3, 5), rounds(start, 1, 5))

@@ -170,6 +170,6 @@ def test_methods_that_read_labels_refuse_by_name(data: FederatedData) -> None:
 
 
 def test_a_server_optimiser_leaves_newcomers_unlabelled(data: FederatedData) -> None:
-    options: dict[str, Any] = {"rounds": 3, "cohort": 6, "local": LOCAL, "server_optimizer": fk.FedAvgM()}
+    options: dict[str, Any] = {"rounds": 3, "cohort": 6, "local": LOCAL, "options": [fk.FedAvgM()]}
     run = fk.simulate(GAP, data, mlp(data, 64), **options)
     assert run.place(data.x[data.train[3]], resamples=1).cluster == run.assignment[3]

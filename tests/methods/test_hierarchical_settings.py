@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, simulated, started
+from tests.methods.test_conformance import assert_same
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
 
 # --- narrow heads
@@ -123,12 +124,6 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
 
 
 # --- runs that go on, and configurations
-
-
-def assert_same(one: Any, other: Any) -> None:
-    for field in fields(one):
-        a, b = getattr(one, field.name), getattr(other, field.name)
-        assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes()), field.name
 
 
 @pytest.mark.simulation

@@ -24,6 +24,7 @@ from tests.methods.ifca_clients import (
     simulated,
     world,
 )
+from tests.methods.test_conformance import arrays
 
 # --- newcomers
 
@@ -179,7 +180,7 @@ def test_refuses_more_clusters_than_clients() -> None:
 
 def test_states_are_left_alone() -> None:
     before = given([2] * 5, MODELS.copy())
-    for array in vars(before).values():
+    for array in arrays(before).values():
         array.flags.writeable = False
     IFCA(migration="label_blind", eta_g=0.1).round(shifting(), before, EVERYBODY, STREAM)
     IFCA(newcomers="loss").place(world(), before, EVERYBODY, STREAM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from tests.methods.panm_reference import (
     simulated,
     stream,
 )
+from tests.methods.test_conformance import arrays, assert_same
 
 METHOD = PANM(neighbours=2, candidates=4, stage_one=4, period=2)
 GRADIENT, LOSS = METHOD, PANMLoss(neighbours=2, candidates=4, stage_one=4, period=2)
@@ -201,12 +202,11 @@ def test_without_any_direction_bags_stay() -> None:
 def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
     w = fake()
     state = run(METHOD, w, 5)[-1]
-    for f in fields(state):
-        getattr(state, f.name).flags.writeable = False
+    for array in arrays(state).values():
+        array.flags.writeable = False
     first, again = (METHOD.round(w, state, EVERYBODY, stream(6)) for _ in range(2))
     other = METHOD.round(w, state, EVERYBODY, replace(stream(6), seed=SEED + 1))
-    for f in fields(state):
-        assert getattr(first, f.name).tobytes() == getattr(again, f.name).tobytes()
+    assert_same(first, again)
     assert other.models.tobytes() != first.models.tobytes()
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedkin.core.errors import MethodError
+from fedkin.config.option_registry import known_values
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
 from fedkin.methods import METHODS
 from fedkin.methods.fedprox import FedProx
 from fedkin.methods.flexcfl import FlexCFLState
-from fedkin.methods.personal_parts import PERSONAL, PersonalHead, PersonalModel, refusal
-from fedkin.methods.personalized import Personalized
-from fedkin.methods.server_optimized import ServerOptimized
-from fedkin.methods.server_optimizers import FedAdam
 from fedkin.models import mlp
+from fedkin.options.personal.parts import PersonalHead, PersonalModel, refusal
+from fedkin.options.server_optimizer import FedAdam
+from fedkin.options.with_options import WithOptions, evaluation_task
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.metrics import score
@@ -27,6 +27,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods import test_conformance as conformance
 from tests.methods.test_conformance import CASES
+from tests.option_lists import with_options
 
 NOT_HEADS = {"ifca", "ifca_mig", "fesem", "fesem_mig", "fedsim", "cflgp", "hierarchical", "sattler", "flhc"}
 NOT_HEADS |= {"flux"}  # it waits for the accuracy of the shared model
@@ -43,8 +44,14 @@ def world(name: str, **options: Any) -> SimulatedWorld:
     return SimulatedWorld(plain.data, mlp(plain.data, conformance.HIDDEN), plain.work, **options)
 
 
-def made(name: str, personal: Any) -> Personalized:
-    return Personalized(conformance.make(name, **BY_DIRECTION.get(name, {})), personal)
+def made(name: str, *options: Any) -> WithOptions:
+    method = conformance.make(name, **BY_DIRECTION.get(name, {}))
+    return with_options(method, *options, world=world(name))
+
+
+def start_of(state: State) -> np.ndarray:
+    """The run's initial model, where heads begin."""
+    return state.extras["personal"]["start"]
 
 
 def test_every_method_says_what_goes_with_it() -> None:
@@ -62,7 +69,7 @@ def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) 
     """Models, what clients keep, scores and bytes, to the last bit."""
     one, other = world("fedavg"), world("fedavg")
     published = conformance.run(conformance.make(alone), one)
-    option = conformance.run(Personalized(conformance.make("fedavg"), personal), other)
+    option = conformance.run(made("fedavg", personal), other)
     np.testing.assert_array_equal(option.models, published.models)
     for name, array in one.memory().items():
         np.testing.assert_array_equal(other.memory()[name], array)
@@ -77,17 +84,15 @@ def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) 
 def test_heads_stay_on_clients(name: str) -> None:
     """All models keep the first head, in every round; heads differ, and bodies learn."""
     w, method = world(name), made(name, PersonalHead(1))
-    first: Any = method.init(w, Stream(5, 0, "init"))
+    first = method.init(w, Stream(5, 0, "init"))
     state = conformance.run(method, w, state=first)
     head = w.spec.head
-    np.testing.assert_array_equal(
-        state.models[:, head], np.repeat(first.personal_start[None, head], len(state.models), 0)
-    )
+    np.testing.assert_array_equal(state.models[:, head], np.repeat(start_of(first)[None, head], len(state.models), 0))
     memory = w.memory()
     heads = memory["clients/personal_head"][memory["clients/personal_head.kept"].astype(bool)]
     assert len(np.unique(heads, axis=0)) == len(heads) > 8
     assert (state.models[0] != first.models[0]).any()
-    own, shared = score(w, state, 9), score(w, _plain(state), 9)
+    own, shared = score(w, state, 9), score(w, replace(state, extras={}), 9)
     assert own.scores.loss.mean() < shared.scores.loss.mean()
 
 
@@ -97,22 +102,16 @@ def test_models_of_clients_leave_the_method_alone(name: str) -> None:
     w = world(name)
     state = conformance.run(made(name, PersonalModel()), w)
     plain = conformance.run(conformance.make(name, **BY_DIRECTION.get(name, {})), world(name))
-    for field in fields(plain):
-        np.testing.assert_array_equal(getattr(state, field.name), getattr(plain, field.name), err_msg=field.name)
-    assert isinstance(state, type(plain)) and state.clusters == plain.clusters
+    conformance.assert_same(plain, state)
+    assert state.clusters == plain.clusters
     assert (score(w, state, 9).scores.loss != score(w, plain, 9).scores.loss).any()
-
-
-def _plain(state: Any) -> State:
-    kind = type(state).__bases__[0]
-    return kind(**{f.name: getattr(state, f.name) for f in fields(kind)})
 
 
 def test_the_pull_is_to_the_cluster_by_hand() -> None:
     """Two clusters at 0 and 10: from v = 0 one step of 0.5 towards the target 8, then 4 + 2 - 0.5 (4 - 0) = 4; from
     v = 10 towards 16 to 13, then 13 + 1.5 - 0.5 (13 - 10) = 13."""
     w = FakeWorld(np.array([[8.0], [16.0]], np.float32), np.array([1, 1]), conformance.LocalTraining(2, lr=0.5))
-    method: Any = Personalized(conformance.make("fedavg"), PersonalModel())
+    method = with_options(conformance.make("fedavg"), PersonalModel(), world=w)
     state = method.init(w, Stream(1))
     state = replace(state, models=np.array([[0.0], [10.0]], np.float32), assignment=np.array([0, 1]))
     method.round(w, state, np.arange(2), Stream(1, 1))
@@ -124,7 +123,7 @@ def test_fedprox_pulls_the_shared_model_only() -> None:
     kept = []
     for mu in (0.0, 2.0):
         w = world("fedavg")
-        method = Personalized(FedProx(mu), PersonalModel(strength=0.0))
+        method = with_options(FedProx(mu), PersonalModel(strength=0.0), world=w)
         method.round(w, method.init(w, Stream(5, 0, "init")), np.arange(4), Stream(5, 1))
         kept.append(w.memory()["clients/own_model"])
     np.testing.assert_array_equal(*kept)
@@ -141,19 +140,19 @@ def test_a_client_that_moves_keeps_its_head() -> None:
 @pytest.mark.parametrize("personal", [PersonalHead(1), PersonalModel()])
 def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(tmp_path: Path, personal: Any) -> None:
     w = world("flexcfl")
-    for number, method in enumerate(
-        (made("flexcfl", personal), ServerOptimized(made("flexcfl", personal), FedAdam(lr=0.01)))
-    ):
+    for number, optimizers in enumerate(((), (FedAdam(lr=0.01),))):
+        method = made("flexcfl", personal, *optimizers)
         state = conformance.run(method, w)
         folder = tmp_path / str(number)
         checkpoint.save(folder, Checkpoint(3, state, {}, {}, 1.0), "run")
         read = checkpoint.newest(folder)[0].state
         conformance.assert_same(read, state)
-        assert isinstance(read, FlexCFLState) and type(read).__name__ == "FlexCFLState"
-        assert read.evaluation(w.spec, np.arange(2)) is not None
+        assert type(read) is FlexCFLState and read.extras.keys() == state.extras.keys()
+        assert len(read.extras) == 1 + len(optimizers)
+        assert evaluation_task(read, w.spec, np.arange(2)) is not None
     head = w.spec.head
     if personal.head:  # which no optimiser moves
-        np.testing.assert_array_equal(state.models[:, head], np.repeat(state.personal_start[None, head], 3, 0))
+        np.testing.assert_array_equal(state.models[:, head], np.repeat(start_of(state)[None, head], 3, 0))
 
 
 @pytest.mark.parametrize(
@@ -167,16 +166,16 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(tmp_path:
     ],
 )
 def test_what_it_does_not_go_with(name: str, personal: Any, words: str) -> None:
-    with pytest.raises(MethodError, match=words):
-        Personalized(conformance.make(name), personal)
+    with pytest.raises(ConfigError, match=f"^personal: method: {words}"):
+        with_options(conformance.make(name), personal, world=conformance.fake(name))
 
 
 @pytest.mark.parametrize(("head", "words"), [(None, "does not end in a weight"), (slice(0, 4), "has no other layer")])
 def test_a_model_without_a_head(head: Any, words: str) -> None:
     w = conformance.fake("fedavg")
     w.spec = replace(w.spec, head=head)
-    with pytest.raises(MethodError, match=f"FedAvg with personal heads .*{words}.*personal.name=ditto"):
-        made("fedavg", PersonalHead()).init(w, Stream(1))
+    with pytest.raises(ConfigError, match=f"FedAvg with personal heads .*{words}.*personal.name=ditto"):
+        with_options(conformance.make("fedavg"), PersonalHead(), world=w)
 
 
 @pytest.mark.parametrize(
@@ -190,4 +189,4 @@ def test_a_model_without_a_head(head: Any, words: str) -> None:
 )
 def test_bad_options(name: str, bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
-        PERSONAL[name](**bad)
+        known_values("personal")[name](**bad)

@@ -21,10 +21,11 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.methods.private_clusters import PrivateClusters, PrivateClustersState
 from fedkin.models import mclr
-from fedkin.privacy.accounting import NoisyRounds, epsilon
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import Private
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.accounting import NoisyRounds, epsilon
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.privacy.private import ActivePrivacy
+from fedkin.options.with_options import ActiveOptions, WithOptions
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.sketches import SketchMoments, SketchSums
 from tests.simulation.small_federation import federation
@@ -44,24 +45,32 @@ def world(silent: frozenset[int] = frozenset()) -> FakeWorld:
     )
 
 
-def private(method: Any = METHOD, settings: ClientDP = PRIVACY, seed: int = 0, sums: int = 3) -> Private:
-    return Private(method, settings.mechanism(CLIENTS, 30, 10, "poisson", sums), Journal(), seed=seed)
+def privacy(method: Any = METHOD, settings: ClientDP = PRIVACY, seed: int | None = 0, sums: int = 3) -> ActivePrivacy:
+    """Privacy as a run of ten rounds has it."""
+    mechanism = settings.mechanism(CLIENTS, 30, 10, "poisson", sums)
+    return ActivePrivacy(method, mechanism, Journal(), planned_rounds=10, seed=seed)
+
+
+def private(active: ActivePrivacy) -> WithOptions:
+    """The method with its privacy."""
+    return WithOptions(active.method, ActiveOptions((active,)))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_clusters_are_found_from_noisy_sums(seed: int) -> None:
-    method = private(seed=seed)
-    state = method.init(world(), Stream(seed, 0, "init"))
+    active = privacy(seed=seed)
+    state = private(active).init(world(), Stream(seed, 0, "init"))
     assert adjusted_rand_score(TRUE, state.assignment) > 0.95
-    assert [entry["start"] for entry in method.journal.entries] == ["sketch_moments", "sketch_sums", "sketch_sums"]
-    assert {entry["noise_multiplier"] for entry in method.journal.entries} == {5.0}
+    assert [entry["start"] for entry in active.journal.entries] == ["sketch_moments", "sketch_sums", "sketch_sums"]
+    assert {entry["noise_multiplier"] for entry in active.journal.entries} == {5.0}
 
 
 def test_what_is_released_drowns_in_noise_that_is_large() -> None:
     """The directions are made of the noisy sums, and of nothing beside them."""
-    state = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(), Stream(0, 0, "init"))
+    loud = replace(PRIVACY, start_noise=1e6)
+    state = private(privacy(settings=loud)).init(world(), Stream(0, 0, "init"))
     assert adjusted_rand_score(TRUE, state.assignment) < 0.7
-    lost = private(settings=replace(PRIVACY, start_noise=1e6)).init(world(frozenset(range(5))), Stream(0, 0, "init"))
+    lost = private(privacy(settings=loud)).init(world(frozenset(range(5))), Stream(0, 0, "init"))
     assert isinstance(lost, PrivateClustersState) and isinstance(state, PrivateClustersState)
     np.testing.assert_allclose(lost.directions, state.directions, atol=0.01)
     assert (lost.assignment[:5] == UNASSIGNED).all()
@@ -71,7 +80,7 @@ def test_one_client_moves_each_released_sum_by_no_more_than_1() -> None:
     """With the same noise, runs with and without a client differ in the first sum by its x x^T, which has length 1."""
     sums = []
     for silent in (frozenset(), frozenset([7])):
-        own = private()._world(world(silent), 0)
+        own = privacy()._world(world(silent), 0)
         task = SketchMoments(np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1)
         sums.append(own.run(task, np.arange(CLIENTS), Stream(0, 0, "x")).moments)
     assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(1.0, rel=1e-9)
@@ -98,7 +107,7 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
     task = SketchSums(*asked, directions=directions) if sums else SketchMoments(*asked)
     released = []
     for around in (Loud(world(frozenset())), world(frozenset([4]))):
-        own = private(settings=quiet)._world(around, 0)
+        own = privacy(settings=quiet)._world(around, 0)
         reply = own.run(task, np.arange(CLIENTS), Stream(0, 0, "x"))
         released.append(reply.sketch if sums else reply.moments)
         assert np.linalg.norm(own.run(task, np.array([3, 4]), Stream(0, 0, "x")).arrays[NAMES[sums]]) < 1 + 1e-6
@@ -108,17 +117,14 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
 
 def test_each_sum_of_a_start_has_noise_of_its_own() -> None:
     """The same question twice, and the rows of one reply, differ by noise; that of the system by runs, too."""
-    own = private(settings=replace(PRIVACY, start_noise=1e6))._world(world(), 0)
+    own = privacy(settings=replace(PRIVACY, start_noise=1e6))._world(world(), 0)
     task = SketchSums(np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1, directions=np.eye(32)[:2])
     first, second = (own.run(task, np.arange(CLIENTS), Stream(0, 0, "x")).sketch / 1e6 for _ in range(2))
     rows = np.concatenate([first, second])
     correlation = np.corrcoef(rows)[np.triu_indices(4, 1)]
     assert np.abs(correlation).max() < 0.7 and rows.std() == pytest.approx(1, rel=0.3)
-    system = [
-        replace(private(), seed=None).init(world(), Stream(0, 0, "init")).directions  # type: ignore[attr-defined]
-        for _ in range(2)
-    ]
-    assert not np.array_equal(*system)
+    states: list[Any] = [private(privacy(seed=None)).init(world(), Stream(0, 0, "init")) for _ in range(2)]
+    assert not np.array_equal(*(state.directions for state in states))
 
 
 def test_a_cold_start_composes_with_the_rounds() -> None:
@@ -155,17 +161,18 @@ def test_a_cold_start_above_the_budget_is_refused(noise: float | None, start_noi
 
 
 def test_a_cold_start_that_was_done_again_is_charged_again_and_never_above_the_budget() -> None:
-    method, budget = private(settings=replace(PRIVACY, epsilon=3.0)), 3.0
-    assert method.exhausted() == ""
+    active, budget = privacy(settings=replace(PRIVACY, epsilon=3.0)), 3.0
+    method = private(active)
+    assert method.options.exhausted() == ""
     for _ in range(2):
         method.init(world(), Stream(0, 0, "init"))
-    assert method.journal.start_sums == 6
+    assert active.journal.start_sums == 6
     with pytest.raises(ConfigError, match=r"another cold start would exceed privacy.epsilon = 3 .*15 noisy sums"):
         for _ in range(20):
             method.init(world(), Stream(0, 0, "init"))
     spent, next_start = (epsilon(NoisyRounds(0.1, 1.0, 0, start_noise=5.0, start_sums=n), 1e-4) for n in (15, 18))
     assert spent <= budget < next_start
-    assert method.journal.start_sums == 15
+    assert active.journal.start_sums == 15
 
 
 def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
@@ -175,7 +182,7 @@ def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
     two, three = (epsilon(NoisyRounds(0.5, 5.0, 0, start_noise=5.0, start_sums=n), 1e-3) for n in (6, 9))
     settings = ClientDP(noise_multiplier=5.0, epsilon=(two + three) / 2, delta=1e-3, start_noise=5.0)
     data, out = federation(), tmp_path / "run"
-    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "privacy": settings, "out": out}
+    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "options": [settings], "out": out}
 
     def killed(*_: Any) -> State:
         raise KeyboardInterrupt
@@ -199,10 +206,10 @@ class StartsUndeclared(PrivateClusters):
 
 def test_sums_of_a_cold_start_that_are_not_declared_are_refused() -> None:
     """The budget and the statement are made of those that are declared."""
-    method = private(StartsUndeclared(clusters=3, sketch=8), sums=2)
+    active = privacy(StartsUndeclared(clusters=3, sketch=8), sums=2)
     with pytest.raises(TaskError, match=r"sketch_sums is one more noisy sum than the 2 .*Requirements.start_sums"):
-        method.init(world(), Stream(0, 0, "init"))
-    assert method.journal.start_sums == 2
+        private(active).init(world(), Stream(0, 0, "init"))
+    assert active.journal.start_sums == 2
 
 
 @dataclass(frozen=True)
@@ -238,7 +245,7 @@ class TrainsBefore(fk.FedAvg):
     ],
 )
 def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(method: Any, message: str) -> None:
-    own = private(method)
+    own = private(privacy(method))
     with pytest.raises(TaskError, match=message):
         own.round(world(), own.init(world(), Stream(0, 0, "init")), np.arange(30), Stream(0, 1, "round"))
 
@@ -249,7 +256,9 @@ def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
     plan: dict[str, Any] = {"rounds": 3, "cohort": 4, "selection": "poisson", "local": fk.SGD(lr=0.1)}
     for name in ("one", "other"):
         folder = tmp_path / name
-        run = fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), privacy=PRIVACY, out=folder, **plan)
+        run = fk.simulate(
+            PrivateClusters(clusters=2, sketch=8), data, mclr(data), options=[PRIVACY], out=folder, **plan
+        )
         scores.append(run.summary()["final_accuracy"])
         parts.append({path.name: path.read_bytes() for path in (folder / "release").iterdir()})
         np.testing.assert_array_equal(load_file(folder / "release" / "models.safetensors")["models"], run.models)
@@ -274,7 +283,7 @@ def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
 def test_a_run_of_infinite_epsilon_has_nothing_to_release(tmp_path: Path) -> None:
     data = federation()
     insisting = replace(PRIVACY, uncharged="infinite")
-    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "privacy": insisting}
+    plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "options": [insisting]}
     fk.simulate(fk.FlexCFL(clusters=2, alpha=3, steps=2), data, mclr(data), out=tmp_path / "run", **plan)
     assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon"] == "infinite"
     assert not (tmp_path / "run" / "release").exists()

@@ -79,6 +79,6 @@ def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Pat
     assert said["privacy"]["epsilon"] == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3)
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
     quiet, local = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0}), fk.SGD(epochs=2, batch_size=10, lr=0.1)
-    exact = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, privacy=quiet)
+    exact = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet])
     noise = last.state.models - exact.models
     assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)  # the killed one's update is a tenth of that

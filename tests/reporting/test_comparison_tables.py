@@ -19,7 +19,7 @@ from scipy import stats
 import fedkin as fk
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
-from fedkin.privacy.private import NOT_PRIVATE
+from fedkin.options.privacy.private import NOT_PRIVATE
 from fedkin.reporting import comparison_figure, comparison_tables, ranks_figure
 from fedkin.reporting.comparison_progress import Pace, tables
 from tests.analysis.written_comparisons import LOWER, at_the_end, comparison

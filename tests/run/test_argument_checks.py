@@ -19,9 +19,13 @@ from fedkin.data.federated import FederatedData
         ({"method": "fedgrup"}, MethodError, "unknown method 'fedgrup'; did you mean 'fedgroup'"),
         ({"method": "fedgroup"}, MethodError, r"a method must be made, fk.FedGroup\(\), got its name, 'fedgroup'"),
         ({"method": fk.FedAvg}, MethodError, r"a method must be made, fk.FedAvg\(...\), got the class FedAvg"),
-        ({"method": fk.FedAdam(0.1)}, MethodError, r"FedAdam is no method .*server_optimizer=fk.FedAdam\(...\)"),
-        ({"against": [fk.ClientDP(epsilon=2.0)]}, MethodError, r"ClientDP is no method .*privacy=fk.ClientDP\(...\)"),
-        ({"method": fk.PersonalHead()}, MethodError, r"PersonalHead is no method .*personal=fk.PersonalHead\(...\)"),
+        ({"method": fk.FedAdam(0.1)}, MethodError, r"FedAdam is no method .*options=\[fk.FedAdam\(...\)\]"),
+        (
+            {"against": [fk.ClientDP(epsilon=2.0)]},
+            MethodError,
+            r"ClientDP is no method .*options=\[fk.ClientDP\(...\)\]",
+        ),
+        ({"method": fk.PersonalHead()}, MethodError, r"PersonalHead is no method .*options=\[fk.PersonalHead\(...\)\]"),
         ({"method": fk.LocalTraining()}, MethodError, r"no method .*local=fk.LocalTraining\(...\)"),
         ({"method": {"name": "fedavg"}}, MethodError, r"a method such as fk.FedAvg\(\) is expected.*got dict"),
         ({"against": ["fedavgg"]}, MethodError, "did you mean 'fedavg'"),
@@ -44,5 +48,5 @@ def test_names_and_classes_are_refused_with_what_is_written_instead(
 def test_an_estimator_refuses_an_option_in_place_of_its_method() -> None:
     untyped: Any = fk.FedAdam(0.1)
     estimator = fk.Clustered(untyped, rounds=1, cohort=2)
-    with pytest.raises(MethodError, match=r"FedAdam is no method .*server_optimizer=fk.FedAdam"):
+    with pytest.raises(MethodError, match=r"FedAdam is no method .*options=\[fk.FedAdam"):
         estimator.fit(np.eye(4), [0, 1, 0, 1], groups=[0, 0, 1, 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import BestRound, Checkpoint
+from tests.methods.test_conformance import assert_same
 from tests.run.toy_method import ToyState
 
 
@@ -46,14 +47,25 @@ def test_it_comes_back_bit_for_bit(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, saved, "run")
     found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
     assert found is not None and isinstance(found.state, ToyState)
-    for field in fields(ToyState):
-        ours, theirs = getattr(saved.state, field.name), getattr(found.state, field.name)
-        assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
+    assert_same(saved.state, found.state)
     assert (found.round, found.down, found.up, found.seconds) == (7, saved.down, saved.up, 1.5)
     assert found.memory.keys() == saved.memory.keys()
     for name, array in saved.memory.items():
         assert (array.dtype, array.tobytes()) == (found.memory[name].dtype, found.memory[name].tobytes())
         assert array.shape == found.memory[name].shape
+
+
+def test_arrays_of_options_are_kept_by_section(tmp_path: Path) -> None:
+    """Also in the best round's state, and those without a number."""
+    extras = {"late": {"counts": np.array([3, 1])}, "personal": {"start": np.zeros(0, np.float32)}}
+    state = replace(toy_state(), extras=extras)
+    path = checkpoint.save(tmp_path, replace(kept(3), state=state, best=BestRound(2, 0.5, state, {})), "run")
+    assert {"options/late/counts", "options/personal/start"} <= decode(path.read_bytes()).arrays.keys()
+    found, _ = checkpoint.newest(tmp_path)
+    assert found.best is not None
+    for read in (found.state, found.best.state):
+        assert_same(read, state)
+        assert_same(state, read)
 
 
 def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
@@ -74,9 +86,8 @@ def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path)
     assert run == "run" and found.stopped == stopped and found.records == saved.records
     assert found.best is not None and (found.best.round, found.best.accuracy) == (4, 0.75)
     assert isinstance(found.best.state, ToyState)
-    for field in fields(ToyState):
-        np.testing.assert_array_equal(getattr(found.best.state, field.name), getattr(best.state, field.name))
-        np.testing.assert_array_equal(getattr(found.state, field.name), getattr(saved.state, field.name))
+    assert_same(found.best.state, best.state)
+    assert_same(found.state, saved.state)
     for mine, theirs in ((found.memory, saved.memory), (found.best.memory, best.memory)):
         assert {name: array.tolist() for name, array in mine.items()} == {n: a.tolist() for n, a in theirs.items()}
 
@@ -172,7 +183,7 @@ def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> No
     paths[3].write_bytes(encode({}, {}))
     assert checkpoint.damaged(tmp_path) == {
         paths[0].name: "it is shorter than it says",
-        paths[1].name: "another version of fedkin wrote it (layout 9, here 4)",
+        paths[1].name: "another version of fedkin wrote it (layout 9, here 6)",
         paths[2].name: "its content is not what was written",
         paths[3].name: "'layout'",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
+from fedkin.options.base import Option
 from fedkin.run.lifecycle import ClientFacts, Experiment, Methods, OpenWorld
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
@@ -30,7 +32,7 @@ class ToyWorlds:
     def digests(self) -> tuple[str, ...]:
         return ("quadratic",)
 
-    def check(self, methods: Methods, plan: Plan) -> None:
+    def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         """Everything can run here."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:

@@ -52,7 +52,7 @@ def data_of(clients: int) -> fk.FederatedData:
     ("method", "options", "part"),
     [
         (fk.SCAFFOLD(), {}, "what is kept of each client"),
-        (fk.FedAvg(), {"personal": fk.PersonalModel()}, "what is kept of each client"),
+        (fk.FedAvg(), {"options": [fk.PersonalModel()]}, "what is kept of each client"),
         (fk.FLHC(clusters=2), {}, "updates of all clients"),
         (fk.PACFL(), {}, "all pairs of clients"),
     ],

@@ -164,7 +164,7 @@ def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedD
 
 def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(tiny: fk.data.FederatedData) -> None:
     """The state has moments beside the method's own arrays, of which none is taken for one of clients."""
-    run = simulated(fk.IFCA(clusters=12), tiny, server_optimizer=fk.FedAdam(lr=0.1))
+    run = simulated(fk.IFCA(clusters=12), tiny, options=[fk.FedAdam(lr=0.1)])
     x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
     plain = replace(run, state=State(run.models, run.assignment))
     assert run.place(x, y, resamples=4).cluster == plain.place(x, y, resamples=4).cluster

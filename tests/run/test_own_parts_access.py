@@ -44,10 +44,10 @@ def test_what_a_mixture_is_not(tiny: fk.data.FederatedData, tmp_path: Path) -> N
     assert simulated(fk.FedRC(clusters=2, hard=True), tiny).export(tmp_path / "hard").exists()
 
 
-@pytest.mark.parametrize(("method", "personal"), [(fk.FedRep(head_epochs=1), None), (fk.FedAvg(), fk.PersonalHead(1))])
-def test_a_client_that_never_trained_has_no_head(method: Any, personal: Any, tiny: fk.data.FederatedData) -> None:
+@pytest.mark.parametrize(("method", "options"), [(fk.FedRep(head_epochs=1), []), (fk.FedAvg(), [fk.PersonalHead(1)])])
+def test_a_client_that_never_trained_has_no_head(method: Any, options: Any, tiny: fk.data.FederatedData) -> None:
     """The message says how to get one, and it can be done; with those that trained nothing changes."""
-    run = simulated(method, tiny, fk.models.mlp(tiny, hidden=4), rounds=1, cohort=4, personal=personal)
+    run = simulated(method, tiny, fk.models.mlp(tiny, hidden=4), rounds=1, cohort=4, options=options)
     kept = run.memory["clients/personal_head.kept"].astype(bool)
     assert kept.sum() == 4
     without, own = int(np.flatnonzero(~kept)[0]), int(np.flatnonzero(kept)[0])

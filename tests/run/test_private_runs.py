@@ -20,11 +20,13 @@ from fedkin.core.errors import ConfigError, MethodError, TaskError
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.models import mclr
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private import NOT_PRIVATE, Private, refusal
-from fedkin.privacy.private_world import PrivateWorld
-from fedkin.privacy.randomness import SeededRandomness
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.privacy.private import ActivePrivacy, refusal
+from fedkin.options.privacy.private_world import PrivateWorld
+from fedkin.options.privacy.randomness import SeededRandomness
+from fedkin.options.privacy.statement import NOT_PRIVATE
+from fedkin.options.with_options import NO_OPTIONS, ActiveOptions
 from fedkin.reporting.progress import privacy_in_words
 from fedkin.reporting.seeds_tables import seeds_table
 from fedkin.run.cohort_selection import select_cohort
@@ -36,6 +38,7 @@ from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import Train, train
+from tests.option_lists import with_option_list
 from tests.simulation.small_federation import EVERYONE, SIZES, federation
 
 DATA = federation()
@@ -56,9 +59,18 @@ TESTING = ClientDP(noise_multiplier=1.0, delta=1e-3, testing_only_seeded_noise=T
 IFCA = fk.IFCA(clusters=2, weighting="examples")
 
 
-def simulate(privacy: ClientDP = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
+def simulate(privacy: ClientDP | None = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "selection": "poisson", "checkpoint_every": 2, **options}
-    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), privacy=privacy, **asked)
+    asked = with_option_list({"privacy": privacy, **asked})
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **asked)
+
+
+def active(
+    settings: ClientDP, clients: int = N, rounds: int = 1, journal: Journal | None = None, seed: int | None = None
+) -> ActivePrivacy:
+    """Privacy as a run of FedAvg has it."""
+    mechanism = settings.mechanism(clients, 4, rounds, "poisson")
+    return ActivePrivacy(fk.FedAvg(), mechanism, journal or Journal(), planned_rounds=rounds, seed=seed)
 
 
 def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWorld:
@@ -308,7 +320,7 @@ def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: 
 def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
     """A method whose declaration is wrong is refused in its first round all the same, with an error here."""
     method = methods()[name](**({"strength": 1.0} if name == "pfedme" else {}))  # its own diverges at this rate
-    if refusal(method) is None:
+    if not refusal(method):
         run = simulate(method=method, rounds=2)
         assert run.summary()["privacy"]["rounds"]["released"] == 2
 
@@ -361,7 +373,7 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     with (tmp_path / "run" / "privacy.jsonl").open("a") as file:  # of a process that was killed in round 3
         file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
     journal = Journal(tmp_path / "run" / "privacy.jsonl")
-    Private(fk.FedAvg(), budget.mechanism(N, 4, 4, "poisson"), journal).release_scores(3, np.ones(N))
+    active(budget, rounds=4, journal=journal).release_scores(3, np.ones(N))
     assert journal.score_sums == 1 and "they would exceed the epsilon" in caplog.text
 
 
@@ -467,8 +479,8 @@ def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> No
     assert not (tmp_path / "run" / "release").exists()
     unusable = {"train_loss": None, "nonfinite": 4, "accuracy": None, "partial": None}
     records = [{"round": round, **unusable} for round in range(5)]
-    private = Private(fk.FedAvg(), TESTING.mechanism(N, 4, 9, "poisson"), Journal(), seed=0)
-    assert stop_after_round(Plan(rounds=9, cohort=4), records, fk.FedAvg()) is not None
+    private = ActiveOptions((active(TESTING, rounds=9, seed=0),))
+    assert stop_after_round(Plan(rounds=9, cohort=4), records, NO_OPTIONS) is not None
     assert stop_after_round(Plan(rounds=9, cohort=4), records, private) is None
     said = simulate(rounds=1).summary()["privacy"]
     assert any("extended, after a look" in each for each in said["not_charged"])
@@ -506,7 +518,7 @@ def test_poisson_cohorts_have_sizes_of_their_own() -> None:
 
 
 def test_cohorts_with_a_cap() -> None:
-    private = Private(fk.FedAvg(), replace(TESTING, cap=3).mechanism(8, 4, 1, "poisson"), Journal(), seed=0)
+    private = active(replace(TESTING, cap=3), clients=8, seed=0)
     sizes = [len(private.select_cohort(np.arange(8), round)) for round in range(50)]
     assert max(sizes) == 3
     assert min(sizes) < 3

@@ -9,28 +9,31 @@ from typing import Any
 
 import dp_accounting
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin as fk
 from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, TaskError
+from fedkin.core.method import State
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.models import mclr
-from fedkin.privacy.journal import Journal
-from fedkin.privacy.private_world import PrivateWorld
-from fedkin.privacy.randomness import SystemRandomness
-from fedkin.privacy.secret_sums import Secret, SecretWorld, refusal
+from fedkin.options.base import RunEnd
+from fedkin.options.journal import Journal
+from fedkin.options.privacy.private_world import PrivateWorld
+from fedkin.options.privacy.randomness import SystemRandomness
+from fedkin.options.secret.secret_sums import ActiveSecretSums, SecretWorld, refusal
 from fedkin.reporting.progress import secret_in_words
-from fedkin.run.secret_runs import secret_record
 from fedkin.run.simulate import execute
 from fedkin.secret.client import Session
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
 from fedkin.tasks.sketches import NearestSketch
 from fedkin.tasks.train import Train, train
+from tests.option_lists import with_option_list
 from tests.simulation.small_federation import federation
 
 SIZES = (3, 5, 8, 13, 4, 6, 9, 2, 7, 10, 12, 5)
@@ -53,7 +56,8 @@ def simulate(method: Any = None, secret: Any = PLAIN, rounds: int = 3, **options
     settings = {"rounds": rounds, "cohort": 8, "local": fk.SGD(lr=0.1), **options}
     if secret is PLAIN and "privacy" in options:  # examples are counted by privacy's own cap
         secret = fk.SecretSums()
-    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), secret=secret, **settings)
+    settings = with_option_list({**settings, "secret": secret})
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), **settings)
 
 
 @dataclass
@@ -162,7 +166,7 @@ def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     models = models_of(world)
     updates = []
     for memory in (2**28, 400):
-        monkeypatch.setattr("fedkin.privacy.secret_call.UPDATE_MEMORY", memory)
+        monkeypatch.setattr("fedkin.options.secret.secret_call.UPDATE_MEMORY", memory)
         monkeypatch.setattr(fk.SimulatedWorld, "update_memory", 0)
         own = SecretWorld(world, PLAIN, Journal(), ROUND)
         updates.append(train(own, models, EVERYONE, PAIR, reduce=True, stream=stream).update)
@@ -193,7 +197,7 @@ def test_drop_outs_that_few_neighbours_cannot_bear_lose_sums_and_not_the_run(
     data = fk.data.digits(clients=clients)
     settings = fk.SecretSums(neighbours=neighbours, dropout=dropout)
     options: dict[str, Any] = {"rounds": 2, "cohort": cohort, "evaluate_every": 0}
-    said = fk.simulate(fk.FedAvg(), data, mclr(data), secret=settings, **options).summary()["secret"]
+    said = fk.simulate(fk.FedAvg(), data, mclr(data), options=[settings], **options).summary()["secret"]
     assert said["sums"] + said["lost"] == 2 and said["lost"]
 
 
@@ -204,7 +208,8 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     for round, answered in ((1, 8), (2, 7), (2, 6)):  # of a process that was killed before its checkpoint
         counts = {"sums": 1, "asked": 8, "answered": answered, "clipped": 0, "unusable": 1}
         journal.add(round=round, call=1, lost={}, **counts)
-    said = secret_record(Secret(fk.FedAvg(), PLAIN, journal))["secret"]
+    end = RunEnd(2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), pd.DataFrame())
+    said = ActiveSecretSums(PLAIN, journal).closing(end)["secret"]
     assert (said["sums"], said["answered"], said["unusable"]) == (2, 14, 2)
 
 
@@ -457,7 +462,7 @@ def test_a_private_sum_is_written_down_before_the_server_sees_it(monkeypatch: py
         counted.append(journal.rounds)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedkin.privacy.private_world.secret_noisy_sums", killed)
+    monkeypatch.setattr("fedkin.options.privacy.private_world.secret_noisy_sums", killed)
     mechanism = fk.ClientDP(noise_multiplier=1.0, delta=1e-3).mechanism(N, N, 1, "uniform")
     own = PrivateWorld(simulated(), mechanism, journal, SystemRandomness(), 1, EVERYONE, PLAIN)
     with pytest.raises(KeyboardInterrupt):

@@ -21,18 +21,19 @@ DATA = federation()
 GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
 
 
-def simulate(optimizer: Any, rounds: int = 5, method: Any = GROUPS, **options: Any) -> fk.Run:
-    asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, **options}
-    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), server_optimizer=optimizer, **asked)
+def simulate(*optimizers: Any, rounds: int = 5, method: Any = GROUPS, **settings: Any) -> fk.Run:
+    asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, **settings}
+    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), options=optimizers, **asked)
 
 
 def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:
     adam = fk.FedAdam(lr=0.05)
-    whole, plain = simulate(adam), simulate(None)
+    whole, plain = simulate(adam), simulate()
     simulate(adam, rounds=3, out=tmp_path / "run")
     resumed = simulate(adam, out=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(resumed.models, whole.models)
-    np.testing.assert_array_equal(resumed.state.server_square, whole.state.server_square)  # type: ignore[attr-defined]
+    squares = [run.state.extras["server_optimizer"]["square"] for run in (resumed, whole)]
+    np.testing.assert_array_equal(squares[0], squares[1])
     assert resumed.records == whole.records
     read = fk.Run.load(tmp_path / "run")
     np.testing.assert_array_equal(read.models, whole.models)
@@ -70,11 +71,16 @@ def test_what_it_does_not_apply_to_is_refused(method: Any, options: dict[str, An
     assert words in str(error.value) and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("wrong", ["fedadam", fk.FedAdam, fk.SGD()])
+@pytest.mark.parametrize("wrong", ["fedadam", fk.FedAdam, fk.SGD(), None])
 def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
     unchecked = inspect.unwrap(fk.simulate)  # as users have it: types are checked in tests only
-    with pytest.raises(ConfigError, match=r"server_optimizer must be an optimizer, such as fk\.FedAdam\(\), got"):
-        unchecked(fk.FedAvg(), DATA, mclr(DATA), rounds=1, cohort=3, server_optimizer=wrong)
+    with pytest.raises(ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"):
+        unchecked(fk.FedAvg(), DATA, mclr(DATA), rounds=1, cohort=3, options=[wrong])
+
+
+def test_two_options_of_one_section_are_refused() -> None:
+    with pytest.raises(ConfigError, match="options: server_optimizer is given twice; a run has one at most"):
+        simulate(fk.FedAdam(), fk.FedYogi())
 
 
 def test_a_configuration() -> None:

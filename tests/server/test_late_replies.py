@@ -10,10 +10,10 @@ import pytest
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
+from fedkin.options.late.late_replies import LateReplies
 from fedkin.server.message import RpcMessage
-from fedkin.staleness.late_replies import Late, late_record
-from fedkin.staleness.settings import LateReplies
 from fedkin.tasks.train import train
+from tests.option_lists import with_options
 from tests.server.memory_transport import MemoryTransport, Station
 from tests.server.small_federations import fake_node, fake_remote
 
@@ -30,7 +30,7 @@ class Federation:
         for client in range(3):
             self.slow = self.engine.join(100 + client, fake_node(f"site-{client}", [client]))
         self.world = fake_remote(self.engine, capacity=3, wait_for=3, deadline=DEADLINE)
-        self.method = Late(FedAvg(), LateReplies(**late))
+        self.method = with_options(FedAvg(), LateReplies(**late), world=self.world)
         self.world.begin(Stream(0, 1))
         self.states = [self.method.init(self.world, Stream(0))]
         self.begun = 1
@@ -55,7 +55,7 @@ class Federation:
 
     def counts(self) -> tuple[int, int]:
         """Late replies that were used and dropped."""
-        return tuple(late_record(self.states[-1]).values())  # type: ignore[return-value]
+        return tuple(self.method.options.record(self.states[-1]).values())  # type: ignore[return-value]
 
 
 def mean(updates: list[np.ndarray], weight: np.ndarray) -> np.ndarray:

@@ -15,9 +15,11 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.plan import Plan
-from fedkin.privacy.secret_sums import Secret
+from fedkin.options.journal import Journal
+from fedkin.options.secret.secret_record import secret_record
+from fedkin.options.secret.secret_sums import ActiveSecretSums
+from fedkin.options.with_options import ActiveOptions
 from fedkin.run.loop import RunState, run
-from fedkin.run.secret_runs import secret_record
 from fedkin.secret.client import Session
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.certificates import Authority
@@ -43,14 +45,21 @@ def deployed(
     transport: MemoryTransport, method: Any = None, rounds: int = ROUNDS, **settings: Any
 ) -> tuple[RunState, Any]:
     """A run with secret sums, and what its summary says of them."""
-    secret = Secret(method or fk.FedAvg(), SETTINGS)
     world = remote(transport, clustered_data(), model_of(), **settings)
-    return run(world, secret, Plan(rounds, CLIENTS, seed=2)), secret_record(secret)["secret"]
+    return with_secret_sums(world, method or fk.FedAvg(), SETTINGS, rounds)
+
+
+def with_secret_sums(world: Any, method: Any, settings: fk.SecretSums, rounds: int) -> tuple[RunState, dict[str, Any]]:
+    """A run with secret sums, and what its summary says of them."""
+    secret = ActiveSecretSums(settings, Journal())
+    state = run(world, method, Plan(rounds, CLIENTS, seed=2), options=ActiveOptions((secret,)))
+    clear = [entry["clear"] for entry in secret.journal.entries if "clear" in entry]
+    return state, secret_record(secret.journal, clear)["secret"]
 
 
 def alone(method: Any = None) -> RunState:
     world = simulated(clustered_data(), model_of(), range(CLIENTS))
-    return run(world, Secret(method or fk.FedAvg(), SETTINGS), Plan(ROUNDS, CLIENTS, seed=2))
+    return with_secret_sums(world, method or fk.FedAvg(), SETTINGS, ROUNDS)[0]
 
 
 @pytest.mark.parametrize("groups", [LONE, [[0, 1, 2], [3, 4, 5]]])
@@ -198,10 +207,9 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
         transport.join(100 - client, replace(node, world=world))
     if lies:
         changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))  # of the second holder
-    secret = Secret(fk.FedAvg(), replace(SETTINGS, signed=True))
+    world = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):
-        run(remote(transport, clustered_data(), model_of()), secret, Plan(1, CLIENTS, seed=2))
-    said = secret_record(secret)["secret"]
+        _, said = with_secret_sums(world, fk.FedAvg(), replace(SETTINGS, signed=True), rounds=1)
     assert (said["answered"], said["lost"]) == ((0, 1) if lies else (CLIENTS, 0))
     assert ("the key of client 1 does not verify" in caplog.text) == lies
 

@@ -20,8 +20,8 @@ from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import Grid, check_measure
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.options.attack.attack_record import HONEST
 from fedkin.run import run_folder
-from fedkin.run.attacked_runs import HONEST
 from fedkin.run.results import Run
 
 TABLE, DIFFERENCES = "comparison.csv", "differences.csv"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedkin.measures.fairness import bottom_decile
 from fedkin.reporting.html.json_values import Json, rounded, thinned
-from fedkin.run.metrics import bottom_decile
 from fedkin.run.results import Run
 
 

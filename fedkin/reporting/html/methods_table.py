@@ -8,11 +8,11 @@ import numpy as np
 
 from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_and_interval
 from fedkin.config.shared_options import configured_clusters
+from fedkin.options.attack.attack_record import HONEST
 from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
-from fedkin.run.attacked_runs import HONEST
 from fedkin.run.results import Run
 
 

@@ -6,7 +6,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,18 @@ import numpy as np
 
 from fedkin import __version__
 from fedkin.config import own_methods, registry
-from fedkin.config.option_registry import make_option
+from fedkin.config.option_registry import make_options
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
-from fedkin.config.server import OPTIONS, ServerConfig
+from fedkin.config.server import ServerConfig
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
+from fedkin.options.base import Option
+from fedkin.options.with_options import by_section
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
-from fedkin.run.method_options import MethodOptions
 from fedkin.run.partial_rounds import scored_text
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
@@ -85,7 +86,6 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
     entries = (config.method, *config.against)
     selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
     resume = holds_run(folder)
-    options = MethodOptions(**{name: make_option(name, getattr(config, name)) for name in OPTIONS})
     experiment = Experiment(
         worlds=worlds,
         plan=config.plan,
@@ -93,7 +93,7 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
         on_round=log_round,
         resume=resume,
         trackers=trackers,
-        options=options,
+        options=by_section(make_options(config.options)),
     )
     return experiment.run(selected, folder)
 
@@ -167,7 +167,7 @@ class RemoteWorlds:
         own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
         own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
-        signed = bool(config.secret.get("signed"))
+        signed = bool(config.options.get("secret", {}).get("signed"))
         self.membership = Membership(request_round, own, data.classes, file.save, signed)
         if (registered := file.load()) is not None:
             self.membership.registry.recall(registered)
@@ -175,7 +175,7 @@ class RemoteWorlds:
     def digests(self) -> Digests:
         return (self.membership.own.layout,)
 
-    def check(self, methods: Methods, plan: Plan) -> None:
+    def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         """All that a server can check is checked already."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:

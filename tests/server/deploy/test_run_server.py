@@ -3,6 +3,7 @@ with nodes that fail."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,15 @@ from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelErr
 from fedkin.core.training import LocalTraining
 from fedkin.export import load as load_export
 from fedkin.methods.fedavg import FedAvg
-from fedkin.privacy.client_dp import ClientDP
-from fedkin.privacy.secret_settings import SecretSums
-from fedkin.robust.robust import RobustAggregation
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.robust.robust import RobustAggregation
+from fedkin.options.secret.secret_sums import SecretSums
 from fedkin.run import checkpoint
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
+from tests.docs.code_blocks import ROOT
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
 
@@ -170,11 +172,34 @@ def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
     median, work = RobustAggregation("median", byzantine=0.3), LocalTraining(epochs=2, batch_size=5, lr=0.1)
     run = lab.serve(method=FEDAVG, rounds=2, more='[robust]\nname = "aggregation"\nrule = "median"\nbyzantine = 0.3')
     options = {"rounds": 2, "cohort": CLIENTS, "local": work, "progress": False}
-    robust, mean = (simulate(FedAvg(), clustered_data(), model_of(), **options, robust=rule) for rule in (median, None))
+    robust = simulate(FedAvg(), clustered_data(), model_of(), options=[median], **options)
+    mean = simulate(FedAvg(), clustered_data(), model_of(), **options)
     np.testing.assert_allclose(run.models, robust.models, rtol=1e-4, atol=1e-6)
     assert np.abs(run.models - mean.models).max() > 0.01
     with pytest.raises(ConfigError, match="a robust rule compares replies of one round"):
         lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
+
+
+def test_an_option_of_ones_own_is_that_of_the_simulator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "write-an-option.md").read_text()
+    code = page.split("```python\n", 1)[1].split("\ndata = fk.data", 1)[0]
+    lab.folder.mkdir(exist_ok=True)
+    (lab.folder / "deployed_decay.py").write_text(code)
+    monkeypatch.syspath_prepend(lab.folder)
+    lab.join(*range(CLIENTS))
+    run = lab.serve(method=FEDAVG, rounds=2, more='[server_decay]\nname = "deployed_decay:ServerDecay"\nrate = 0.5')
+    option = importlib.import_module("deployed_decay").ServerDecay(rate=0.5)
+    near = simulate(
+        FedAvg(),
+        clustered_data(),
+        model_of(),
+        rounds=2,
+        cohort=CLIENTS,
+        local=LocalTraining(epochs=2, batch_size=5, lr=0.1),
+        options=[option],
+        progress=False,
+    )
+    np.testing.assert_allclose(run.models, near.models, rtol=1e-4, atol=1e-6)
 
 
 def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
@@ -216,8 +241,15 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     quiet.join(*range(CLIENTS))
     exact = quiet.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 0.0")
     privacy, local = ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3), LocalTraining(2, batch_size=5, lr=0.1)
-    options: dict[str, Any] = {"rounds": 2, "cohort": CLIENTS, "privacy": privacy, "secret": SecretSums()}
-    near = simulate(FedAvg(), clustered_data(), model_of(), local=local, **options)
+    near = simulate(
+        FedAvg(),
+        clustered_data(),
+        model_of(),
+        rounds=2,
+        cohort=CLIENTS,
+        local=local,
+        options=[privacy, SecretSums()],
+    )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
     noise = (run.models - exact.models).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves

@@ -337,9 +337,9 @@ def test_a_server_optimizer_leaves_running_statistics_alone() -> None:
     model = fk.torch_model(with_statistics)
     slices = model.spec.slices
     assert model.spec.untrained == tuple(slices[name] for name in ("0.running_mean", "0.running_var", "1.weight"))
-    run = go(model, fk.FedAvg(), server_optimizer=fk.FedAdam(lr=0.5))
+    run = go(model, fk.FedAvg(), options=[fk.FedAdam(lr=0.5)])
     plain = go(model, fk.FedAvg(), rounds=1)
-    first = go(model, fk.FedAvg(), rounds=1, server_optimizer=fk.FedAdam(lr=0.5))
+    first = go(model, fk.FedAvg(), rounds=1, options=[fk.FedAdam(lr=0.5)])
     for name in ("0.running_mean", "0.running_var", "1.weight"):
         np.testing.assert_array_equal(first.models[0][slices[name]], plain.models[0][slices[name]])
     assert np.abs(run.models[0][slices["0.running_var"]] - 1).max() < 0.5

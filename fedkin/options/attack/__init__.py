@@ -1,0 +1,1 @@
+"""Clients that attack, in a simulation: models, clusters, and what they say."""

@@ -1,0 +1,63 @@
+"""What a summary says of a run in which clients attack: who they are, and what honest clients reach.
+
+The attackers' own accuracy means nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.core.method import UNASSIGNED
+from fedkin.core.records import Record
+from fedkin.measures.cluster_agreement import adjusted_rand_index
+from fedkin.measures.fairness import bottom_decile
+from fedkin.options.base import RunEnd
+
+HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")  # entries that are one number
+ATTACKED = (*HONEST, "attackers", "rule_weights")  # entries of a summary
+
+
+def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
+    """What a summary says of an attack.
+
+    ``honest_accuracy`` is the mean of honest clients' accuracies, ``honest_bottom_decile`` that of the bottom 10% of
+    them, ``honest_ari`` the agreement of their clusters with the true ones, ``attackers_alone`` the share of attackers
+    in clusters without honest clients, of those that have a cluster; each None where there is nothing to count.
+
+    Args:
+        attacks: which clients attack.
+        end: of the run.
+    """
+    assignment = end.state.assignment
+    scored = end.clients["client"].to_numpy(np.int64)
+    counts = ~attacks[scored] & (end.clients["test_samples"].to_numpy() > 0)
+    accuracy = end.clients["accuracy"].to_numpy(np.float64)[counts]
+    return {
+        "honest_accuracy": float(accuracy.mean()) if len(accuracy) else None,
+        "honest_bottom_decile": bottom_decile(accuracy),
+        "honest_ari": _honest_ari(assignment, attacks, end.true_clusters),
+        "attackers_alone": share_alone(assignment, attacks),
+        "attackers": np.flatnonzero(attacks).tolist(),
+    }
+
+
+def _honest_ari(
+    assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"], true_clusters: Int[np.ndarray, "N"] | None
+) -> float | None:
+    """Of honest clients that have a cluster."""
+    honest = ~attacks & (assignment != UNASSIGNED)
+    if true_clusters is None or not honest.any():
+        return None
+    return float(adjusted_rand_index(true_clusters[honest], assignment[honest]))
+
+
+def share_alone(assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"]) -> float | None:
+    """The share of attackers in clusters without honest clients, of those that have a cluster; None without any.
+
+    Args:
+        assignment: cluster of each client, or UNASSIGNED.
+        attacks: which of them attack.
+    """
+    theirs = assignment[attacks & (assignment != UNASSIGNED)]
+    return float((~np.isin(theirs, assignment[~attacks])).mean()) if len(theirs) else None

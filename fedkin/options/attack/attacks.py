@@ -1,0 +1,165 @@
+"""What Byzantine clients send in place of their updates, where they know those of all honest clients of their model.
+
+Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip and inner-product
+manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al., NeurIPS 2019), mimic (Karimireddy et
+al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr, NDSS 2021). An optimal attack knows the rule, and
+searches for the factor that does most harm (Shejwalkar and Houmansadr).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.special import ndtri
+
+from fedkin.core.errors import ConfigError
+from fedkin.options.robust.preaggregation import squared_distances
+from fedkin.options.robust.rules import aggregate
+
+Rows = Float64[np.ndarray, "h P"]
+Row = Float64[np.ndarray, "P"]
+_HALVINGS = 200  # of an interval: to the last bit
+_TRIALS, _STEP, _SHRINKAGE = 20, 10.0, 0.8  # of the search for the best factor
+
+
+def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
+    """The mean of the honest rows, turned round and stretched."""
+    return -factor * honest.mean(axis=0)
+
+
+def inner_product(honest: Rows, tau: float = 0.5) -> Row:
+    """IPM: - tau mu. A small tau hides among the honest rows, a tau above 1 turns their mean."""
+    return -tau * honest.mean(axis=0)
+
+
+def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
+    """ALIE: mu - z s, a shift within the spread of the honest rows (s with n - 1)."""
+    return honest.mean(axis=0) - z * honest.std(axis=0, ddof=1)
+
+
+def largest_hidden_shift(n: int, f: int) -> float:
+    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is beyond that shift.
+
+    Args:
+        n: clients.
+        f: Byzantine ones among them.
+    """
+    needed = n // 2 + 1 - f
+    return float(ndtri((n - f - needed) / (n - f)))
+
+
+def mimic(honest: Rows, target: int = 0) -> Row:
+    """A copy of one honest row, which so counts many times."""
+    return honest[target].copy()
+
+
+def min_max(honest: Rows, direction: str = "unit") -> Row:
+    """mu + g p with the largest g at which no honest row is farther away than the honest rows from each other.
+
+    Args:
+        honest: their rows.
+        direction: p: ``unit`` -mu / |mu|, ``std`` -s, ``sign`` -sign(mu).
+    """
+    limit = float(squared_distances(honest).max())
+    return _farthest(honest, direction, lambda row: float(((honest - row) ** 2).sum(axis=1).max()) <= limit)
+
+
+def min_sum(honest: Rows, direction: str = "unit") -> Row:
+    """mu + g p with the largest g at which the sum of squared distances to the honest rows is that of an honest row.
+
+    Args:
+        honest: their rows.
+        direction: as of ``min_max``.
+    """
+    limit = float(squared_distances(honest).sum(axis=1).max())
+    return _farthest(honest, direction, lambda row: float(((honest - row) ** 2).sum()) <= limit)
+
+
+def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
+    """The farthest allowed row along a direction, by halving."""
+    mean = honest.mean(axis=0)
+    directions = {
+        "unit": -mean / max(float(np.linalg.norm(mean)), 1e-300),
+        "std": -honest.std(axis=0),
+        "sign": -np.sign(mean),
+    }
+    if direction not in directions:
+        raise ConfigError(f"direction must be one of {', '.join(directions)}, got {direction!r}")
+    along, low, high = directions[direction], 0.0, 1.0
+    if not along.any():
+        return mean
+    while allowed(mean + high * along):
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if allowed(mean + middle * along) else (low, middle)
+    return mean + low * along
+
+
+def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.ndarray, "count P"]:
+    """Noise of the median length of honest rows, another for each attacker.
+
+    Args:
+        honest: their rows.
+        count: attackers.
+        rng: of the noise.
+    """
+    noise = rng.normal(size=(count, honest.shape[1]))
+    lengths = np.linalg.norm(noise, axis=1, keepdims=True)
+    return noise * (np.median(np.linalg.norm(honest, axis=1)) / np.maximum(lengths, 1e-300))
+
+
+def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: int) -> Row:
+    """The row by which f attackers move the aggregate farthest from the mean of the honest rows.
+
+    Args:
+        honest: their rows.
+        attack: the row of a factor.
+        rule: of the server, as of ``rules.aggregate``.
+        f: attackers, as many as the rule is told.
+
+    Raises:
+        ConfigError: the rule cannot be used with so many.
+    """
+    mean = honest.mean(axis=0)
+
+    def harm(factor: float) -> float:
+        rows = np.concatenate([honest, np.repeat(attack(honest, factor)[None], f, axis=0)])
+        return float(np.linalg.norm(aggregate(rows, rule, f) - mean))
+
+    return attack(honest, best_factor(harm))
+
+
+def best_factor(
+    harm: Callable[[float], float], trials: int = _TRIALS, step: float = _STEP, shrinkage: float = _SHRINKAGE
+) -> float:
+    """A factor from 0 up at which a function is large: steps forward from the best so far, which double until the first
+    that does not help, and then shrink.
+
+    Args:
+        harm: the function.
+        trials: how often it is evaluated.
+        step: the first one.
+        shrinkage: what each later step is of the one before.
+    """
+    best, most, growing = 0.0, harm(0.0), True
+    for _ in range(trials - 1):
+        value = harm(best + step)
+        better = value > most
+        best, most = (best + step, value) if better else (best, most)
+        growing = growing and better
+        step *= 2 if growing else shrinkage
+    return best
+
+
+OPTIMAL: dict[str, Callable[[Rows, float], Row]] = {"optimal_alie": little_is_enough, "optimal_ipm": inner_product}
+ATTACKS: dict[str, Callable[..., Row]] = {
+    "sign_flip": sign_flip,
+    "ipm": inner_product,
+    "alie": little_is_enough,
+    "mimic": mimic,
+    "min_max": min_max,
+    "min_sum": min_sum,
+}

@@ -1,0 +1,315 @@
+"""Byzantine clients in a simulation: who they are, what they send for their updates, and what they lie about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.method import State
+from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.replies import Reply, mean_reply
+from fedkin.core.requirements import requirements_of
+from fedkin.core.schema import INDEX
+from fedkin.core.task import Task
+from fedkin.core.validation import check_choice, check_fraction
+from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.data.federated import FederatedData
+from fedkin.options.attack.attack_record import attack_record
+from fedkin.options.attack.attacks import ATTACKS, OPTIMAL, gaussian, optimal
+from fedkin.options.attack.disguises import DISGUISES, Honest
+from fedkin.options.attack.lies import LIES, lie
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
+from fedkin.options.robust.rules import parse
+from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
+from fedkin.scenarios.shift import Shift
+
+OWN = {"stretch": -10.0, "own_sign_flip": -1.0}  # what each attacker multiplies its own update with
+LABELS, BACKDOOR, REPLACEMENT = "label_flip", "backdoor", "backdoor_replacement"
+NOISE, NOT_FINITE, NOTHING = "gaussian", "nan", "none"
+KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
+_PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
+
+
+@plain_options
+@dataclass(frozen=True)
+class Byzantine(Option):
+    """Who attacks, how, and from when on.
+
+    Attributes:
+        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5 deviations),
+            ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to the rule ``against``), ``mimic``
+            (a copy of one), ``min_max``, ``min_sum``, ``gaussian`` (noise), ``nan`` (not finite); of the attacker's own
+            update, ``own_sign_flip`` (-1 times) and ``stretch`` (-10 times); or what comes of training on other data:
+            ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
+            corner and the label 0), ``backdoor_replacement`` (that, times the clients of the model for each attacker);
+            ``none``: its own update, beside a ``disguise`` or a ``lie``.
+        share: of the clients.
+        spread: ``evenly`` over the true clusters, or ``random``.
+        start: the round from which on they attack (sleepers: above 0); 0 is the start, where clusters are found.
+        disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the mean of another
+            kind), ``splitting`` (two bundles on either side of their kind's mean), ``blob`` (all the same row, in the
+            middle of all), ``bridge`` (rows between two kinds); ``none``: their own.
+        lie: what they say besides, from the start on: ``lowest`` or ``highest`` of all numbers that a client says of
+            every model, such as losses and cosines; ``sizes`` (2^40 samples), ``bits`` (yes to all questions, such as
+            whether their data have shifted), ``choice`` (IFCA: the model that fewest others chose); ``none``.
+        against: the rule that optimal attacks know.
+        clients: the attackers' positions, from 0, in place of share and spread. Names of clients are not positions:
+            the position of the client "6" is ``data.client_names.index("6")``.
+        seed: of who they are.
+    """
+
+    section = "attack"
+
+    attack: str = "sign_flip"
+    share: float = 0.3
+    spread: Literal["evenly", "random"] = "evenly"
+    start: int = 0
+    disguise: str = NOTHING
+    lie: str = NOTHING
+    against: str = "nnm+trimmed_mean"
+    clients: tuple[int, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("attack", self.attack, KINDS)
+        check_choice("spread", self.spread, ("evenly", "random"))
+        check_choice("disguise", self.disguise, (*DISGUISES, NOTHING))
+        check_choice("lie", self.lie, (*LIES, NOTHING))
+        check_fraction("share", self.share)
+        _check_positions(self.clients)
+        parse(self.against)
+        if self.disguise != NOTHING and not self.start:
+            raise ConfigError(
+                "attack.disguise: attackers are disguised before the round attack.start, which is 0; set it to the "
+                "first round after the clusters are found"
+            )
+
+    def refusal(self, run: RunFacts) -> str:
+        if requirements_of(run.method).peers:
+            return f"{type(run.method).__name__} has no server; attacks between peers are not simulated"
+        return ""
+
+    def simulated(self, data: FederatedData, shift: Shift | None) -> tuple[FederatedData, Shift | None]:
+        """The data with poisoned samples of attackers, at once or later.
+
+        Raises:
+            ConfigError: later, and the data shift in another way.
+            DataError: these data cannot be poisoned.
+        """
+        if self.attack not in POISONS:
+            return data, shift
+        attacks = self.attackers(data.clients, data.true_clusters)
+        if not self.start:
+            return POISONS[self.attack](data, attacks), shift
+        if shift is not None:
+            raise ConfigError(
+                f"attack.start: {self.attack} after the start does not go with other shifts of data; leave one out"
+            )
+        return data, LaterPoisoning(self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start)
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        # Attackers are named by their numbers, so that data that shift change none of them.
+        attackers = np.flatnonzero(self.attackers(run.clients, run.true_clusters))
+        return ActiveAttack(replace(self, clients=tuple(attackers.tolist())))
+
+    def attackers(self, total: int, true_clusters: Int[np.ndarray, "N"] | None) -> Bool[np.ndarray, "N"]:
+        """Which clients attack.
+
+        Args:
+            total: N.
+            true_clusters: of the clients, over which they are spread; None: as if there were one.
+
+        Raises:
+            ConfigError: a client that is not there.
+        """
+        if self.clients is not None:
+            return _mask(self.clients, total)
+        rng = Stream(self.seed, 0, "byzantine").rng()
+        known = np.zeros(total, np.int64) if true_clusters is None or self.spread == "random" else true_clusters
+        order = rng.permutation(total)
+        chosen: list[int] = []
+        for cluster in np.unique(known):
+            members = order[known[order] == cluster]
+            upto = round(
+                self.share * np.count_nonzero(known <= cluster)
+            )  # of all clusters so far, so that shares add up
+            chosen += members[: upto - len(chosen)].tolist()
+        return _mask(chosen, total)
+
+    def replies(
+        self,
+        updates: Float[np.ndarray, "n p"],
+        index: Int[np.ndarray, "n"],
+        attacks: Bool[np.ndarray, "n"],
+        rng: np.random.Generator | None = None,
+    ) -> Float[np.ndarray, "n p"]:
+        """What arrives: the honest updates as they are, the attackers' as the attack has it.
+
+        Args:
+            updates: of all rows.
+            index: the model that each row trained.
+            attacks: whose rows are changed.
+            rng: of noise.
+        """
+        sent = updates.copy()
+        if self.attack in OWN:
+            sent[attacks] *= OWN[self.attack]
+        if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):  # what is in the data is in the update
+            return sent
+        if self.attack == NOT_FINITE:
+            sent[attacks] = np.nan
+            return sent
+        for k in np.unique(index[attacks]):
+            theirs, honest = (index == k) & attacks, updates[(index == k) & ~attacks].astype(np.float64)
+            if self.attack == REPLACEMENT:
+                sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
+            elif len(honest) >= (2 if self.attack in _PAIRS else 1):  # else nobody to imitate: they stay honest
+                sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
+        return sent
+
+    def _rows(
+        self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
+    ) -> Float64[np.ndarray, "..."]:
+        """The attackers' rows, or one for all of them."""
+        if self.attack == NOISE:
+            return gaussian(honest, count, rng or np.random.default_rng(0))
+        if self.attack in OPTIMAL:
+            f = min(count, len(honest) - 1)  # of more the rule would not hear
+            return optimal(honest, OPTIMAL[self.attack], self.against, f)
+        return ATTACKS[self.attack](honest)
+
+    def disguised(
+        self,
+        updates: Float[np.ndarray, "n p"],
+        index: Int[np.ndarray, "n"],
+        attacks: Bool[np.ndarray, "n"],
+        kinds: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n p"]:
+        """What arrives before they attack.
+
+        Args:
+            updates, index, attacks: as of ``replies``.
+            kinds: true cluster of each row's client.
+        """
+        sent = updates.copy()
+        if self.disguise == NOTHING:
+            return sent
+        for k in np.unique(index[attacks]):
+            own = (index == k) & ~attacks
+            honest = Honest(updates[own].astype(np.float64), kinds[own])
+            for kind in np.intersect1d(kinds[(index == k) & attacks], honest.kinds):
+                theirs = (index == k) & attacks & (kinds == kind)
+                sent[theirs] = DISGUISES[self.disguise](honest, int(kind), int(theirs.sum()))
+        return sent
+
+
+class ActiveAttack(ActiveOption):
+    """An attack in a run.
+
+    Args:
+        attack: with the attackers by their positions.
+    """
+
+    def __init__(self, attack: Byzantine) -> None:
+        super().__init__(attack.section)
+        self._attack = attack
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        return Around(AttackedWorld(world, self._attack, call.round))
+
+    def closing(self, end: RunEnd) -> Record:
+        attackers = self._attack.attackers(len(end.state.assignment), end.true_clusters)
+        return attack_record(attackers, end)
+
+
+class AttackedWorld(WorldProxy):
+    """A world in which some clients reply other things than they have computed.
+
+    Args:
+        world: of the clients.
+        attack: who and how.
+        round: of the calls.
+
+    Raises:
+        ConfigError: a disguise, and nobody knows true clusters.
+    """
+
+    def __init__(self, world: World, attack: Byzantine, round: int) -> None:
+        super().__init__(world)
+        self._attack = attack
+        self._round = round
+        self._asleep = round < attack.start
+        self._attackers = attack.attackers(world.total_clients, world.true_clusters)
+        if attack.disguise != NOTHING and world.true_clusters is None:
+            raise ConfigError(f"attack.disguise = {attack.disguise!r} needs data with known true clusters")
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """The reply, with what attackers send and say."""
+        attacks = self._attackers[clients]
+        single: Any = task if task.single() is None else task.single()
+        vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
+        silent = self._asleep and self._attack.disguise == NOTHING
+        changes = (vectors and not silent) or self._attack.lie != NOTHING
+        if not attacks.any() or not changes or single.up.of("model"):
+            return self._world.run(task, clients, stream)
+        reply = self._world.run(single, clients, stream)
+        if self._attack.lie != NOTHING:
+            false_arrays = lie(self._attack.lie, single, reply.arrays, attacks & reply.arrived)
+            reply = replace(reply, arrays=false_arrays)
+        reply = self._with_vectors(reply, vectors, clients, attacks)
+        return reply if single is task else mean_reply(task, reply, clients)
+
+    def _with_vectors(
+        self, reply: Reply, vectors: list[str], clients: Int[np.ndarray, "n"], attacks: Bool[np.ndarray, "n"]
+    ) -> Reply:
+        """The reply with vectors of attackers changed; what is not finite does not count as arrived."""
+        here = np.flatnonzero(reply.arrived)
+        index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[here]
+        arrays, broken = dict(reply.arrays), np.zeros(len(clients), bool)
+        for name in vectors:
+            rows = arrays[name][here]
+            if self._asleep:
+                kinds = np.zeros(self.total_clients, np.int64) if self.true_clusters is None else self.true_clusters
+                sent = self._attack.disguised(rows, index, attacks[here], kinds[clients[here]])
+            else:
+                noise = Stream(self._attack.seed, self._round, f"byzantine/{name}").rng()
+                sent = self._attack.replies(rows, index, attacks[here], noise)
+            arrays[name] = arrays[name].copy()
+            arrays[name][here] = sent.astype(np.float32)
+            broken[here] |= ~np.isfinite(arrays[name][here]).all(axis=1)
+            arrays[name][broken] = 0
+        flags = {"arrived": reply.arrived & ~broken, "nonfinite": reply.nonfinite | broken}
+        return replace(reply, arrays=arrays, **flags)
+
+
+def _check_positions(clients: Any) -> None:
+    """Refuse (ConfigError) attackers that are no positions, such as names."""
+    if clients is None:
+        return
+    for client in clients if isinstance(clients, (tuple, list)) else [None]:
+        if isinstance(client, bool) or not isinstance(client, int):
+            given = clients if client is None else client
+            raise ConfigError(
+                "attack.clients: expected positions of clients, whole numbers from 0 in a tuple or list such as "
+                f'(0, 3); got {given!r}. The position of the client "a" is data.client_names.index("a")'
+            )
+
+
+def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
+    mask = np.zeros(total, bool)
+    for client in clients:
+        if not 0 <= client < total:
+            raise ConfigError(
+                f"attack.clients: there is no client at position {client}; positions are 0 to {total - 1}, "
+                "whatever the names of clients are (data.client_names.index(name) is the position of one)"
+            )
+        mask[client] = True
+    return mask

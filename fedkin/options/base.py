@@ -1,0 +1,208 @@
+"""What an option is: settings that go with any method, and what they do in a run.
+
+    Option          the settings, as a user gives them: ``fk.FedAdam(lr=0.1)``
+    ActiveOption    the same option in one run, with what it needs there: a mechanism, a journal, ...
+    Around          what it does with one call of the method: the world that the method sees,
+                    and what becomes of the state that the method returns
+
+An option of your own is a frozen dataclass that derives from ``Option``. Pass it to ``simulate(options=[...])``, or
+name it in ``fedkin/options/__init__.py`` to give it a section in a configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import Method, State
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.requirements import Requirements
+from fedkin.core.task import Task
+from fedkin.core.world import World
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What an option knows of a run before it begins.
+
+    Attributes:
+        method: the method, without options.
+        plan: of the run (``config.plan.Plan``).
+        spec: the model's size and layers.
+        clients: N.
+        options: all options of the run, by section.
+        trackers: of the run.
+        folder: the run's folder; None where it has none.
+        true_clusters: of the clients, where they are known.
+    """
+
+    method: Method
+    plan: Any
+    spec: ModelSpec
+    clients: int
+    options: Mapping[str, Option] = field(default_factory=dict)
+    trackers: Sequence[Any] = ()
+    folder: Path | None = None
+    true_clusters: Int[np.ndarray, "N"] | None = None
+
+    @property
+    def shares_part(self) -> bool:
+        """Whether clients share a part of their models only."""
+        return any(option.shares_part for option in self.options.values())
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What an option knows of a run at its end.
+
+    Attributes:
+        round: the last one.
+        state: after it.
+        client_accuracy: accuracy of each scored client, in the order of ``clients``.
+        clients: the table of scored clients.
+        true_clusters: of all clients, where they are known.
+    """
+
+    round: int
+    state: State
+    client_accuracy: Float[np.ndarray, "n"]
+    clients: pd.DataFrame
+    true_clusters: Int[np.ndarray, "N"] | None = None
+
+
+class Call(NamedTuple):
+    """One call of a method."""
+
+    step: Literal["init", "round", "place"]
+    stream: Stream
+    clients: Int[np.ndarray, "n"] | None = None  # the cohort, or the newcomers; None of "init"
+
+    @property
+    def round(self) -> int:
+        """The communication round; 0 before the first."""
+        return self.stream.round
+
+
+def unchanged(state: State) -> State:
+    """The state as the method returned it."""
+    return state
+
+
+class Around(NamedTuple):
+    """What an option does with one call: both parts come from one scope, since an option may remember what it saw."""
+
+    world: World  # what the method sees in this call
+    finish: Callable[[State], State] = unchanged  # what becomes of the state that the method returns
+
+
+class Option:
+    """Settings that go with any method. Every field of a subclass has a default, or is checked when it is made.
+
+    Attributes:
+        section: the option's section in a configuration. A run has at most one option of a section.
+        shares_part: whether clients share a part of their models only.
+    """
+
+    section: ClassVar[str] = ""
+    shares_part: ClassVar[bool] = False
+
+    def refusal(self, run: RunFacts) -> str:
+        """Why the option does not go with the method, the model or another option; empty where it does."""
+        return ""
+
+    def check(self, runs: Sequence[RunFacts]) -> None:
+        """Refuse (ConfigError) a run before anything is written.
+
+        Args:
+            runs: of each method, the main one first.
+        """
+
+    def requirements(self, needs: Requirements) -> Requirements:
+        """What the method needs together with this option.
+
+        Args:
+            needs: what it needs without.
+        """
+        return needs
+
+    def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        """The data of a simulation with this option, and how they shift.
+
+        Raises ConfigError for settings that simulated clients cannot follow.
+
+        Args:
+            data, shift: of the user.
+        """
+        return data, shift
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        """The option in a run. Journals are opened here."""
+        return ActiveOption(self.section)
+
+    @classmethod
+    def evaluation(cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
+        """The task by which clients are tested, where a part of their models stays with them; None: the method's.
+
+        Args:
+            state: with the option's arrays in its ``extras``.
+            spec: of the model.
+            clients: who is tested.
+        """
+        return None
+
+
+class ActiveOption:
+    """An option in one run. This one does nothing; a subclass overrides what its option does.
+
+    Args:
+        section: the option's.
+    """
+
+    hides_replies = False  # whether replies of clients must not decide when the run ends
+
+    def __init__(self, section: str) -> None:
+        self.section = section
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        """What the option does with a call of the method.
+
+        Args:
+            world: the world outside of the option.
+            before: the state before the call; None of "init".
+            call: which step, with whom.
+        """
+        return Around(world)
+
+    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"] | None:
+        """The cohort of a round, ascending, from the clients that can be drawn; None: the plan decides."""
+        return None
+
+    def exhausted(self) -> str:
+        """Why no further round may be done; empty where one may."""
+        return ""
+
+    def record(self, state: State) -> Record:
+        """What the record of a round says of the option."""
+        return {}
+
+    def closing(self, end: RunEnd) -> Record:
+        """What the summary of a run says of the option, and files that are written at the end."""
+        return {}
+
+    def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:
+        """The option's arrays in a state; empty where it has none yet."""
+        return {} if state is None else state.extras.get(self.section, {})
+
+    def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
+        """A state with these arrays of the option, in place of its earlier ones."""
+        return replace(state, extras={**state.extras, self.section: dict(arrays)})

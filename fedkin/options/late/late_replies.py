@@ -1,0 +1,232 @@
+"""Any method that averages, with replies that came too late: later rounds use them, up to an age (bounded staleness).
+
+    u_{i,s}   the update of client i in round s, which arrived after that round's end
+    s(a)      (1 + a)^-exponent, a = t - s rounds old, at most ``max_age``
+    mean      in round t, of cluster k:  sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i, over all updates that are used
+
+J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv 2106.06639, has s(a)
+with exponent 0.5 on the update, so that a mean of old ones only is a smaller step; here in each cluster, and rounds
+stay rounds. An old update counts for nothing where its client has replied in this round, where it belongs to another
+cluster by now, or where the number of clusters has changed.
+
+In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Those of real clients come
+when they come (``WaitingWorld``). With ``max_age=0`` they are lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.aggregation import WeightedSum
+from fedkin.core.errors import MethodError
+from fedkin.core.method import Method, State
+from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.replies import Reply, mean_reply, mean_vector
+from fedkin.core.requirements import requirements_of
+from fedkin.core.schema import INDEX, WEIGHT
+from fedkin.core.task import Task
+from fedkin.core.validation import check_not_negative, check_positive_integer
+from fedkin.core.world import World, late_replies
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
+from fedkin.options.late.buffer import LateBuffer, Row
+
+
+@plain_options
+@dataclass(frozen=True)
+class LateReplies(Option):
+    """What becomes of replies that come after their round.
+
+    Attributes:
+        max_age: rounds after which one is of no use; 0: at once.
+        exponent: of (1 + age)^-exponent, by which an update is shortened; 0: not at all.
+        share: of the replies that are late by a round or more; by a rounds or more, share^a.
+        same: whether the same clients are late in every round; else each reply is drawn anew.
+    """
+
+    section = "late"
+
+    max_age: int = 1
+    exponent: float = 0.5
+    share: float = 0.0
+    same: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_age != 0:
+            check_positive_integer("max_age", self.max_age)
+        check_not_negative("exponent", self.exponent)
+        check_not_negative("share", self.share)
+        if self.share >= 1:
+            raise MethodError(f"share must be below 1, as nobody would ever reply in time, got {self.share:g}")
+
+    def refusal(self, run: RunFacts) -> str:
+        if "privacy" in run.options:
+            return (
+                "a late reply would count in two rounds' sums, and privacy counts each client once; take one of the two"
+            )
+        if "robust" in run.options:
+            return "a robust rule compares replies of one round; take one of the two"
+        return refusal(run.method)
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return ActiveLateReplies(self, run.method)
+
+    def scale(self, age: Int[np.ndarray, "b"]) -> Float[np.ndarray, "b"]:
+        """s(a)."""
+        return (1.0 + age) ** -self.exponent
+
+    def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
+        """How many rounds late each client's reply is, in a simulation: at least a with probability share^a.
+
+        Args:
+            clients: ids.
+            stream: of their work.
+        """
+        if not self.share:
+            return np.zeros(len(clients), np.int64)
+        own = Stream(stream.seed, 0 if self.same else stream.round, "late")
+        chance = np.array([1 - own.client(int(c)).random() for c in clients])  # above 0
+        return np.floor(np.log(chance) / math.log(self.share)).astype(np.int64)
+
+
+class ActiveLateReplies(ActiveOption):
+    """Late replies in a run: those that wait for a later round are in the state.
+
+    Args:
+        settings: what they count for.
+        method: of the run.
+    """
+
+    def __init__(self, settings: LateReplies, method: Method) -> None:
+        super().__init__(settings.section)
+        self._settings = settings
+        self._method = method
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        buffer = LateBuffer.empty() if before is None else self._buffer(before)
+        if call.step != "round" or before is None:
+            return Around(world, lambda after: self._with_buffer(after, buffer))
+        late_world = LateWorld(world, self._settings, buffer, before.assignment, call.round)
+        return Around(late_world, lambda after: self._after_round(after, late_world, buffer, call.round))
+
+    def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
+        """The state after a round. Raises MethodError where the method averages single updates itself."""
+        first_clustering = requirements_of(self._method).first_clustering
+        if world.single and not world.averages and round != first_clustering:
+            raise MethodError(f"late: {_single(self._method)}")
+        return self._with_buffer(after, buffer)
+
+    def _buffer(self, state: State) -> LateBuffer:
+        """The replies that wait, as a copy that a round may change."""
+        arrays = self.arrays(state)
+        return LateBuffer(arrays["rows"].copy(), arrays["updates"].copy(), arrays["counts"].copy())
+
+    def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
+        return self.with_arrays(state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts})
+
+    def record(self, state: State) -> Record:
+        """How many replies were used in a later round than their own, and how many came too late, since the start."""
+        used, dropped = self.arrays(state)["counts"]
+        return {"late_used": int(used), "late_dropped": int(dropped)}
+
+
+class LateWorld(WorldProxy):
+    """A proxy of a world for one round.
+
+    Args:
+        world: of the clients.
+        settings: how old replies may be.
+        buffer: those that wait; it changes.
+        assignment: of the clients, before the round.
+        round: the present one.
+    """
+
+    def __init__(
+        self, world: World, settings: LateReplies, buffer: LateBuffer, assignment: Int[np.ndarray, "N"], round: int
+    ) -> None:
+        super().__init__(world)
+        self._settings, self._buffer, self._assignment, self._round = settings, buffer, assignment, round
+        self.averages = self.single = 0
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """The reply; means are of those that came in time, and of those that are due."""
+        vector, single = mean_vector(task), task.single()
+        if vector is None or single is None:
+            self.single += task.charged == "sum"
+            return self._world.run(task, clients, stream)
+        self.averages += 1
+        self._take_late(single, vector)
+        reply = self._world.run(single, clients, stream)
+        reply = self._postpone(task, vector, reply, clients, stream or Stream(0, self._round))
+        known = self._buffer.known
+        cluster = self._assignment[known.client]  # none yet, where a client that chooses its own has never been in time
+        usable = ((cluster == known.model) | (cluster < 0)) & ~np.isin(known.client, clients[reply.arrived])
+        oldest, length = self._round - self._settings.max_age, reply.arrays[vector].shape[1]
+        rows, updates = self._buffer.take(task, self._round, oldest, length, usable)
+        means = mean_reply(task, reply, clients)
+        if not len(updates):
+            return means
+        updates = updates * self._settings.scale(self._round - rows.sent)[:, None]
+        mean, weight = _mean(task, vector, reply, clients, rows, updates)
+        return replace(means, arrays=means.arrays | {vector: mean}, weight=weight)
+
+    def _take_late(self, task: Task, vector: str) -> None:
+        """Put the replies of real clients that have come since to those that wait."""
+        for late in late_replies(self._world, task, self._settings.max_age):
+            some = late.reply.arrived
+            arrays = {name: late.reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
+            self._buffer.add(late.task, late.clients[some], arrays, vector, late.round, self._round)
+
+    def _postpone(self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream) -> Reply:
+        """The reply without those that a simulation lets come late, which wait."""
+        delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
+        for rounds in np.unique(delay[delay > 0]).tolist():
+            some = delay == rounds
+            if rounds > self._settings.max_age:
+                self._buffer.counts[1] += some.sum()
+                continue
+            arrays = {name: reply.arrays[name][some] for name in (vector, INDEX, WEIGHT)}
+            self._buffer.add(task, clients[some], arrays, vector, self._round, self._round + rounds)
+        return replace(reply, arrived=reply.arrived & (delay == 0))
+
+
+def _mean(
+    task: Task,
+    vector: str,
+    reply: Reply,
+    clients: Int[np.ndarray, "n"],
+    late: Row,
+    updates: Float[np.ndarray, "b p"],
+) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
+    """The mean update of each model, of those that came in time and of late ones, and the examples behind it."""
+    total = WeightedSum(task.sizes()["K"], updates.shape[1])
+    order, weight = np.argsort(clients, kind="stable"), np.where(reply.arrived, reply.arrays[WEIGHT], 0)
+    total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])
+    total.add(updates, late.examples, late.model)
+    return total.mean(reply.arrays[vector].dtype.type)
+
+
+def refusal(method: Method) -> str:
+    """Why late replies are no use to a method; empty where they are."""
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server and no rounds that a reply could miss: its peers average when they hear something"
+    if needs.detectors:
+        return f"{name} trains several models of a client in one round, and late replies are of one"
+    return _single(method) if needs.updates_because else ""
+
+
+def _single(method: Method) -> str:
+    """What is wrong with a method that reads single updates. Others find that out in their first round."""
+    because = requirements_of(method).updates_because
+    why = f", because of its option {because}" if because else ""
+    return (
+        f"{type(method).__name__} averages single updates by itself{why}, so that late ones have no place; a "
+        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+    )

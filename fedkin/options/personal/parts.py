@@ -1,0 +1,181 @@
+"""Any method that averages, with a part that stays with each client: a last layer (FedRep, FedPer) or a model (Ditto).
+
+    head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
+    ditto   v_i together with w_k, pulled to the w_k that the client received in this round (ditto.py)
+
+With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients are tested with the
+part that they keep; one that never trained is tested with the first head, or with its cluster's model. A client that
+changes its cluster keeps its part.
+
+What the method trains in its rounds is personal: clients of a cold start, and newcomers that are placed, train whole
+models. All clusters' heads stay that of the initial model, whatever a cold start made of them, so that sharing between
+clusters and server optimisers leave them alone. Updates that a method clusters by in a round are zero there.
+
+Not every method goes with it (``refusal``): one may cluster clients by what shared last layers do
+(``Requirements.shared_head``), or keep a part on each client already (``Requirements.own_part``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import Method, State
+from fedkin.core.plain import plain_options
+from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.task import Task
+from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
+from fedkin.core.world import World
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
+from fedkin.options.personal.world import PersonalWorld
+from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
+from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.train import Train
+
+
+class PersonalPart(Option):
+    """A part of a model that stays with each client."""
+
+    section = "personal"
+    head: ClassVar[bool]  # whether it is a part of the cluster's model, which is then not shared
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
+        """A training of the method, with the client's part.
+
+        Args:
+            task: the training.
+            start: the run's initial model.
+            head: which slice of a model is its last layer.
+        """
+        raise NotImplementedError
+
+    def refusal(self, run: RunFacts) -> str:
+        why = refusal(run.method, self)
+        return why or (head_refusal(run.method, run.spec) if self.head else "")
+
+    def requirements(self, needs: Requirements) -> Requirements:
+        if self.head:
+            return replace(needs, last_layer=True, hidden_layers=True)
+        return replace(needs, kept_models=needs.kept_models + 1)
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return ActivePersonalPart(self)
+
+    @classmethod
+    def evaluation(cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
+        start = state.extras[cls.section]["start"]
+        clusters = state.assignment[clients]
+        if not len(start):  # clients have models, not heads
+            return EvaluateOwn(state.models, clusters)
+        bodies = body_of(state.models, spec.head)
+        return EvaluatePersonal(bodies, clusters, start, spec.head)
+
+
+@plain_options
+@dataclass(frozen=True)
+class PersonalHead(PersonalPart):
+    """The last layer of each client's own, trained alone before the body is; with 0 ``head_epochs``, with it."""
+
+    head_epochs: int = 10  # of the head, before the body is trained
+
+    head = True
+    shares_part = True
+
+    def __post_init__(self) -> None:
+        if self.head_epochs:
+            check_positive_integer("head_epochs", self.head_epochs)
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
+        """As ``PersonalPart``. Raises MethodError where clients choose among models, or tell gradients of them."""
+        if task.model_index is None or task.gradient:
+            raise MethodError("personal heads: clients cannot compare models, or their gradients, without a last layer")
+        bodies = body_of(task.models, head)
+        return Personal(bodies, task.work, task.model_index, start, head, self.head_epochs, task.reduce)
+
+
+@plain_options
+@dataclass(frozen=True)
+class PersonalModel(PersonalPart):
+    """A model of each client's own, close to that of its cluster (Ditto)."""
+
+    strength: float = 1.0  # lambda
+    own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
+    own_lr: float | None = None  # None: the run's
+
+    head = False
+
+    def __post_init__(self) -> None:
+        check_not_negative("strength", self.strength)
+        if self.own_epochs is not None:
+            check_positive_integer("own_epochs", self.own_epochs)
+        if self.own_lr is not None:
+            check_positive("own_lr", self.own_lr)
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
+        """As ``PersonalPart``."""
+        given = {f.name: getattr(task, f.name) for f in fields(Train)}
+        return TrainBeside(**given, strength=float(self.strength), own_epochs=self.own_epochs, own_lr=self.own_lr)
+
+
+class ActivePersonalPart(ActiveOption):
+    """A personal part in a run. The state holds the run's initial model: heads begin with its head.
+
+    Args:
+        part: which one.
+    """
+
+    def __init__(self, part: PersonalPart) -> None:
+        super().__init__(part.section)
+        self._part = part
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        start = self._first_model(world, call) if before is None else self.arrays(before)["start"]
+        seen = world
+        if call.step == "round":
+            seen = PersonalWorld(world, lambda task: self._part.task(task, start, world.spec.head), world.spec.head)
+        return Around(seen, lambda after: self._with_first_heads(world, start, after))
+
+    def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
+        """The run's initial model; empty where clients keep whole models, which begin with their cluster's."""
+        if not self._part.head:
+            return np.zeros(0, np.float32)
+        return world.initial(call.stream.child("model"))
+
+    def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
+        """The method's next state, with the first head in all models."""
+        if self._part.head:
+            models = after.models.copy()
+            models[:, world.spec.head] = start[world.spec.head]
+            after = replace(after, models=models)
+        return self.with_arrays(after, {"start": start})
+
+
+def refusal(method: Method, personal: PersonalPart) -> str:
+    """Why a personal part does not go with a method; empty where it does."""
+    needs, name = requirements_of(method), type(method).__name__
+    own = "the model of each peer" if needs.peers else "detectors of single classes" if needs.detectors else ""
+    if own := own or needs.own_part:
+        return f"{name} goes without a personal part, as it has {own}; leave it out"
+    if personal.head and needs.shared_head:
+        return (
+            f"{name} compares {needs.shared_head}, which needs last layers that clients share; take personal.name="
+            "ditto, or another method"
+        )
+    return ""
+
+
+def head_refusal(method: Method, spec: ModelSpec) -> str:
+    """Why clients of a method cannot have a last layer of their own in such a model; empty where they can."""
+    size = 0 if spec.head is None else len(range(spec.parameters)[spec.head])
+    if 0 < size < spec.parameters:
+        return ""
+    why = "has no other layer" if size else "does not end in a weight [C, d] and a bias [C]"
+    return (
+        f"{type(method).__name__} with personal heads shares all layers but the last, and this model {why}: take one "
+        "with hidden layers, such as model.name=mlp, or personal.name=ditto"
+    )

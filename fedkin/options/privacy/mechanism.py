@@ -1,0 +1,101 @@
+"""The Gaussian mechanism on sums of clipped updates, by model, and the clip that follows a quantile of their norms.
+
+    u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
+
+A client adds one vector no longer than C to one of the K sums, so all of them together are one release, whatever K.
+Shapes: n rows, K models, P parameters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.options.privacy.randomness import Randomness
+
+
+def clipped(rows: Float[np.ndarray, "n P"], clip: float) -> Float[np.ndarray, "n P"]:
+    """Rows no longer than ``clip``, in float64; a row that is not finite counts as zero."""
+    rows = rows.astype(np.float64)
+    norms = np.linalg.norm(rows, axis=1)
+    sound = np.isfinite(norms)
+    scale = np.where(sound, np.minimum(1, clip / np.maximum(norms, np.finfo(np.float64).tiny)), 0)
+    return np.where(sound[:, None], rows, 0) * scale[:, None]
+
+
+def noisy_sums(
+    rows: Float[np.ndarray, "n P"],
+    model_index: Int[np.ndarray, "n"],
+    models: int,
+    noise_multiplier: float,
+    clip: float,
+    randomness: Randomness,
+) -> Float[np.ndarray, "K P"]:
+    """Sums of clipped rows by model, with noise in all of them, also where there is no row.
+
+    Args:
+        rows: one per client, each no longer than ``clip``.
+        model_index: the model of each.
+        models: K.
+        noise_multiplier: z.
+        clip: C.
+        randomness: of the noise.
+    """
+    sums = np.zeros((models, rows.shape[1]))
+    np.add.at(sums, model_index, rows)
+    return sums + noise_multiplier * clip * randomness.normal(*sums.shape)
+
+
+def noisy_mean(shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness) -> float:
+    """The mean over all clients of a share of each, of which the sum has noise; cut to what a share can be.
+
+    Args:
+        shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients without one.
+        clients: N, a number that does not depend on data.
+        noise_multiplier: standard deviation of the noise on the sum, which a client moves by 1 at most.
+        randomness: of the noise.
+    """
+    total = np.clip(np.where(np.isfinite(shares), shares, 0), 0, 1).sum(dtype=np.float64)
+    return float(np.clip((total + noise_multiplier * float(randomness.normal(1)[0])) / clients, 0, 1))
+
+
+def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
+    """The noise multiplier of updates with which they and a noisy count cost as much together as one release.
+
+    The count is of bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
+
+    Args:
+        noise_multiplier: z of both together.
+        count_deviation: standard deviation of the noise on the count; above z / 2.
+    """
+    return (noise_multiplier**-2 - (2 * count_deviation) ** -2) ** -0.5
+
+
+def next_clip(
+    norms: Float[np.ndarray, "n"],
+    clip: float,
+    cohort: int,
+    count_deviation: float,
+    randomness: Randomness,
+    quantile: float = 0.5,
+    rate: float = 0.2,
+) -> float:
+    """The clip of the next round: it grows where fewer norms than the quantile are below it.
+
+    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, of a number of clients that does not depend
+    on data.
+
+    Args:
+        norms: of the updates before they were clipped.
+        clip: C.
+        cohort: expected number of clients.
+        count_deviation: standard deviation of the noise on the count.
+        randomness: of the noise.
+        quantile: of the norms that C follows.
+        rate: how fast.
+    """
+    bits = np.where(norms <= clip, 0.5, -0.5).sum() + count_deviation * float(randomness.normal(1)[0])
+    share = bits / cohort + 0.5
+    return clip * math.exp(-rate * (share - quantile))

@@ -1,0 +1,314 @@
+"""Any method that averages, with client-level differential privacy.
+
+The method sees noisy means in place of means; what else clients would reply to it is refused by the name of the task,
+or makes epsilon infinite. A cohort is drawn by the operating system's randomness: whoever knew it would undo the
+amplification by sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from safetensors.numpy import save
+
+from fedkin.core.errors import ConfigError, TaskError
+from fedkin.core.method import Method, State
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.requirements import requirements_of
+from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.core.world import World
+from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts
+from fedkin.options.journal import JOURNAL, RELEASE, Journal
+from fedkin.options.privacy.mechanism import noisy_mean
+from fedkin.options.privacy.private_world import PrivateWorld
+from fedkin.options.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
+from fedkin.options.privacy.settings import Mechanism, PrivacySettings
+from fedkin.options.privacy.statement import NOT_PRIVATE, statement
+from fedkin.options.secret.secret_record import secret_record
+from fedkin.options.secret.secret_settings import SecretSettings
+from fedkin.tracking.tensorboard import TensorBoard
+
+_log = logging.getLogger("fedkin")
+STATEMENT, MODELS = "privacy.json", "models.safetensors"
+
+
+def refusal(method: Method, uncharged: str = "refuse") -> str:
+    """Why noisy sums are not enough for a method; empty where they are.
+
+    Args:
+        method: any.
+        uncharged: what becomes of client work that no noise covers, as ``ClientDP`` has it.
+    """
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server that could be trusted: its peers see each other's models"
+    if needs.detectors:
+        return f"{name} has several models of a client in one round, and a client may add one vector to the sums"
+    if uncharged == "infinite":
+        return ""
+    insist = "privacy.uncharged='infinite' runs it, and its epsilon is infinite"
+    if needs.updates == "single":
+        why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
+        return f"{name} reads single updates{why}, which no noise on sums covers; {insist}"
+    if needs.sends:
+        return f"{name} needs {needs.sends} of each client, which no noise covers; {insist}"
+    if needs.standing:
+        tasks = ", ".join(task.name for task in needs.standing)
+        return f"{name} asks all clients in every round ({tasks}), which no noise covers; {insist}"
+    return ""
+
+
+def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
+    """The privacy of a run.
+
+    Args:
+        settings: of the privacy.
+        run: the run; its folder holds what was released already.
+
+    Raises:
+        ConfigError: what was released already had other noise.
+    """
+    mechanism = mechanism_of(settings, run)
+    seed = run.plan.seed if settings.testing_only_seeded_noise else None
+    if seed is not None:
+        _log.warning("privacy: %s", NOT_PRIVATE)
+    journal = Journal(run.folder / JOURNAL if run.folder else None)
+    _check_noise(mechanism, journal, run.plan.rounds)
+    return ActivePrivacy(
+        method=run.method,
+        mechanism=mechanism,
+        journal=journal,
+        planned_rounds=run.plan.rounds,
+        folder=run.folder,
+        seed=seed,
+        secret=secret_settings(run),
+    )
+
+
+def secret_settings(run: RunFacts) -> SecretSettings | None:
+    """The settings of secret sums, to which clients add shares of the noise; None of a run without."""
+    secret = run.options.get("secret")
+    return secret if isinstance(secret, SecretSettings) else None
+
+
+def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
+    """Refuse (ConfigError) what would release more than noisy sums, and settings that have no epsilon.
+
+    Args:
+        settings: of the privacy.
+        runs: of each method.
+    """
+    main = runs[0]
+    for name in ("patience", "until"):
+        if getattr(main.plan, name) is not None:
+            raise ConfigError(
+                f"privacy: run.{name} stops by scores of clients, which no noise covers, and the last round would show "
+                "them: leave it out"
+            )
+    for tracker in main.trackers:
+        if not isinstance(tracker, TensorBoard):
+            raise ConfigError(
+                f"privacy: the tracker {type(tracker).__name__} would send scores of clients elsewhere, which no noise "
+                "covers: leave it out (tensorboard writes into the run's own folder)"
+            )
+    if settings.scores is not None and main.plan.sample_at_end:
+        raise ConfigError(
+            "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one of the two"
+        )
+    for warning in settings.warnings(main.clients):
+        _log.warning("%s", warning)
+    for run in runs:
+        mechanism_of(settings, run)
+
+
+def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
+    """What a run does with these settings. With secret sums the server learns who takes part.
+
+    Args:
+        settings: of the privacy.
+        run: the run; the cold start of its method may cost something.
+
+    Raises:
+        ConfigError: cohorts of a fixed size; a budget below the price of one round.
+    """
+    return settings.mechanism(
+        clients=run.clients,
+        cohort=run.plan.cohort,
+        rounds=run.plan.rounds,
+        selection=run.plan.selection,
+        start_sums=requirements_of(run.method).start_sums,
+        seen_cohorts=secret_settings(run) is not None,
+    )
+
+
+def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
+    """Refuse (ConfigError) other noise than that of what was released already, all of which is charged alike."""
+    for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
+        for entry in journal.entries:
+            if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
+                raise ConfigError(
+                    f"privacy: this run has released sums of noise {entry['noise_multiplier']:.4g}, and "
+                    f"{planned_rounds} rounds at epsilon = {mechanism.settings.epsilon} have noise {noise:.4g}: noise "
+                    "that was found for an epsilon is that of the rounds planned first. Resume with as many rounds; "
+                    "to extend a run, give noise_multiplier from its start on"
+                )
+
+
+class ActivePrivacy(ActiveOption):
+    """Privacy of clients in a run: of the method only noisy sums of clients are released.
+
+    Args:
+        method: that averages.
+        mechanism: sampling, clip and noise.
+        journal: of what was released.
+        planned_rounds: T.
+        folder: of the run; None where it has none.
+        seed: of the noise, for tests only; None: the operating system's.
+        secret: settings of secret sums, to which clients add shares of the noise; None: the server sees updates.
+    """
+
+    hides_replies = True
+
+    def __init__(
+        self,
+        method: Method,
+        mechanism: Mechanism,
+        journal: Journal,
+        planned_rounds: int,
+        folder: Path | None = None,
+        seed: int | None = None,
+        secret: SecretSettings | None = None,
+    ) -> None:
+        super().__init__("privacy")
+        self.method = method
+        self.mechanism = mechanism
+        self.journal = journal
+        self.planned_rounds = planned_rounds
+        self.folder = folder
+        self.seed = seed
+        self.secret = secret
+
+    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
+        """Each client with the same probability, whatever the others, or as many as a cohort of fixed size has; at most
+        the cap, of whom chance decides."""
+        order = self._randomness(round, "cohort").uniform(len(reachable))
+        drawn = np.flatnonzero(order < self.mechanism.probability)
+        if self.mechanism.fixed_cohorts:
+            drawn = np.argsort(order, kind="stable")[: self.mechanism.cohort]
+        if (cap := self.mechanism.settings.cap) is not None and len(drawn) > cap:
+            drawn = drawn[np.argsort(order[drawn], kind="stable")[:cap]]
+        return np.sort(reachable[drawn]).astype(np.int64)
+
+    def exhausted(self) -> str:
+        """Why no further round may be done; empty where one may."""
+        settings, start_sums, score_sums = self.mechanism.settings, self.journal.start_sums, self.journal.score_sums
+        if self.mechanism.limit is None:
+            return ""
+        spent = self.journal.rounds >= self.mechanism.limit
+        if start_sums > self.mechanism.start_sums or score_sums:  # a cold start that was done again, a run that goes on
+            scores, rounds = score_sums + self.mechanism.score_sums, self.journal.rounds + 1
+            another = self.mechanism.epsilon(rounds, start_sums=start_sums, score_sums=scores)
+            spent = another > (settings.epsilon or 0)
+        if not spent:
+            return ""
+        return f"another round would exceed privacy.epsilon = {settings.epsilon:g} (delta = {settings.delta:g})"
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for this one."""
+        if call.step == "init":
+            if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
+                self._refuse_start(self.mechanism.settings.epsilon)
+            return Around(self._world(world, call.round))
+        if call.step == "place":
+            return Around(self._world(world, call.round))
+        private_world = self._world(world, call.round, call.clients)
+
+        def finish(after: State) -> State:
+            self._check_one_sum(private_world.released, call.round)
+            return after
+
+        return Around(private_world, finish)
+
+    def _check_one_sum(self, released: int, round: int) -> None:
+        """Refuse (TaskError) a method that does not train once in a round, all of the cohort together."""
+        if released != 1 and not self.journal.uncharged:
+            raise TaskError(
+                f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round {round}; a "
+                "round has exactly one, of all clusters together"
+            )
+
+    def _refuse_start(self, budget: float) -> None:
+        released = self.journal.start_sums
+        cost = self.mechanism.epsilon(self.journal.rounds, start_sums=released + self.mechanism.start_sums)
+        if cost > budget:
+            raise ConfigError(
+                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} "
+                f"(delta = {self.mechanism.settings.delta:g}): {released} noisy sums of all clients were released by "
+                "processes that ended before their first checkpoint, and stay charged"
+            )
+
+    def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
+        """Write the noisy mean of clients' accuracies down, where the settings have it released; once for a round, and
+        not where the budget has nothing left for it.
+
+        Args:
+            round: the last one.
+            accuracy: of each client that was scored.
+        """
+        noise, budget, journal = self.mechanism.settings.scores, self.mechanism.settings.epsilon, self.journal
+        if noise is None or journal.mean_accuracy(round) is not None:
+            return
+        start_sums, score_sums = journal.start_sums, journal.score_sums + 1
+        cost = self.mechanism.epsilon(journal.rounds, start_sums=start_sums, score_sums=score_sums)
+        if budget is not None and cost > budget:
+            _log.warning("privacy: the scores of round %d are not released: they would exceed the epsilon", round)
+            return
+        mean = noisy_mean(accuracy, self.mechanism.clients, noise, self._randomness(round, "scores"))
+        journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
+
+    def closing(self, end: RunEnd) -> Record:
+        """What the summary says of privacy; the folder gets the statement, and what may be released."""
+        self.release_scores(end.round, end.client_accuracy)
+        said = statement(self, self.planned_rounds, end.round)
+        if self.folder is not None:
+            write_atomic(self.folder / STATEMENT, json.dumps(said, indent=2) + "\n")
+            _write_release(self.folder / RELEASE, said, end.state.models)
+        if self.secret is None:
+            return {"privacy": said}
+        return {"privacy": said, **secret_record(self.journal, clear=self.journal.uncharged)}
+
+    def _world(self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None) -> PrivateWorld:
+        return PrivateWorld(
+            world,
+            self.mechanism,
+            self.journal,
+            self._randomness(round, "noise"),
+            round,
+            cohort=cohort,
+            secret=self.secret,
+        )
+
+    def _randomness(self, round: int, purpose: str) -> Randomness:
+        if self.seed is None:
+            return SystemRandomness()
+        return SeededRandomness(Stream(self.seed, round, f"privacy/{purpose}").rng())
+
+
+def _write_release(folder: Path, said: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
+    """The part of a run's folder that may be released: models and statement; none where epsilon is infinite."""
+    with storage_errors(folder):
+        for name in (MODELS, STATEMENT):
+            (folder / name).unlink(missing_ok=True)
+        if said["epsilon"] == "infinite":
+            return
+        folder.mkdir(exist_ok=True)
+    write_atomic(folder / MODELS, save({"models": np.ascontiguousarray(models, np.float32)}))
+    write_atomic(folder / STATEMENT, json.dumps(said, indent=2) + "\n")

@@ -1,0 +1,254 @@
+"""Client-level differential privacy as a run has it: sampling, clip, noise and their price in one object."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.validation import check_choice, check_fraction, check_not_negative, check_positive
+from fedkin.options.privacy import accounting
+from fedkin.options.privacy.accounting import NoisyRounds
+from fedkin.options.privacy.mechanism import noise_of_updates
+
+START_NOISE = 4.0  # times the rounds' noise, in each noisy sum of a cold start
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """The settings of privacy, and what they cost. ``ClientDP`` says what each of them means."""
+
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    clip: float = 1.0
+    adaptive: bool = False
+    divisor: float | None = None
+    cap: int | None = None
+    examples_cap: int | None = None
+    start_noise: float | None = None
+    scores: float | None = None
+    uncharged: Literal["refuse", "infinite"] = "refuse"
+    testing_only_seeded_noise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.noise_multiplier is None and self.epsilon is None:
+            raise ConfigError("give noise_multiplier, or the epsilon that all rounds may cost together")
+        if self.noise_multiplier is not None:
+            check_not_negative("noise_multiplier", self.noise_multiplier)
+        if self.start_noise is not None:
+            check_not_negative("start_noise", self.start_noise)
+        for name in ("epsilon", "clip", "divisor", "cap", "examples_cap", "scores"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_fraction("delta", self.delta)
+        if self.cap is not None and self.delta < accounting.LEAST_DELTA:
+            raise ConfigError(
+                f"delta = {self.delta:g}: of rounds with a cap, epsilon is known for a delta of "
+                f"{accounting.LEAST_DELTA:g} or more: raise privacy.delta, or leave out privacy.cap"
+            )
+        check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
+
+    def warnings(self, clients: int) -> list[str]:
+        """What makes the protection worthless, and the cure; empty where nothing does.
+
+        Args:
+            clients: N.
+        """
+        found: list[str] = []
+        if self.delta >= 1 / clients:
+            found.append(
+                f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of them whole; "
+                f"take less than {1 / clients:.2g}"
+            )
+        if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
+            # With a cap the noise is found from the figure itself; a noise that is given is not found.
+            by_bound = self.noise_multiplier is None and self.cap is None
+            how = (
+                f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, which asks for a "
+                "little more of it)"
+            )
+            found.append(
+                f"privacy: epsilon = {self.epsilon:g} protects nothing{how if by_bound else ''}; "
+                "set privacy.epsilon to 10 or less"
+            )
+        return found
+
+    def mechanism(
+        self, clients: int, cohort: int, rounds: int, selection: str, start_sums: int = 0, seen_cohorts: bool = False
+    ) -> Mechanism:
+        """What a run does with these settings.
+
+        Args:
+            clients: N.
+            cohort: the expected number of clients of a round.
+            rounds: T.
+            selection: how cohorts are selected.
+            start_sums: noisy sums of all clients before the first round, of the method's cold start.
+            seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
+
+        Raises:
+            ConfigError: cohorts of a fixed size whose members are not seen, or that are not drawn at random; a budget
+                below the price of the cold start or of one round.
+            MissingExtra: dp-accounting is not installed.
+        """
+        fixed = selection != "poisson" and cohort < clients
+        if fixed and not seen_cohorts:
+            self._refuse_fixed_cohorts(clients, cohort, rounds)
+        if fixed and selection != "uniform":
+            raise ConfigError(
+                f'privacy: cohorts are drawn at random, whoever took part before: run.selection="{selection}" does not '
+                'go with it; set run.selection="uniform" or "poisson"'
+            )
+        probability = cohort / clients
+
+        def at(noise: float, limit: int | None = None) -> Mechanism:
+            return Mechanism(self, clients, cohort, probability, noise, limit, start_sums, seen_cohorts, fixed)
+
+        if self.start_noise is not None and start_sums:
+            self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
+        if self.scores is not None:
+            self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
+        noise, most = self.noise_multiplier, rounds
+        if noise is None:
+            noise = accounting.calibrate(float(self.epsilon or 0), self.delta, lambda z: at(z).priced(rounds))
+        elif self.epsilon is not None:
+            most = accounting.affordable(self.epsilon, self.delta, at(noise).priced, rounds)
+        if most == 0:
+            start = f" after a cold start of {start_sums} noisy sums" if start_sums else ""
+            start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs {at(noise).epsilon(1):.3g}{start} at "
+                f"noise_multiplier = {noise:g}; raise noise_multiplier, or leave it out"
+            )
+        return at(float(noise), None if self.epsilon is None else most)
+
+    def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
+        if self.epsilon is not None and cost >= self.epsilon:
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for {start_sums} noisy "
+                f"sums of noise {self.start_noise:g}: raise privacy.start_noise, or leave it out"
+            )
+
+    def _refuse_dear_scores(self, cost: float) -> None:
+        if self.epsilon is not None and cost >= self.epsilon:
+            raise ConfigError(
+                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, of noise "
+                f"{self.scores:g}: raise privacy.scores, or leave it out"
+            )
+
+    def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
+        known = ""
+        if self.noise_multiplier:
+            fixed = accounting.fixed_cohort_epsilon(clients, cohort, self.noise_multiplier, rounds, self.delta)
+            known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
+        raise ConfigError(
+            f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by sampling{known}: set "
+            f'run.selection="poisson", or run.cohort={clients} so that all clients take part'
+        )
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The settings of a run that is private, worked out.
+
+    Attributes:
+        settings: as the user gave them.
+        clients: N.
+        cohort: q N.
+        probability: q.
+        noise_multiplier: z.
+        limit: how many rounds the budget allows; None without one.
+        start_sums: noisy sums of all clients before the first round.
+        seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies nothing, and neighbours
+            differ by a client that adds noise only in place of its update.
+        fixed_cohorts: whether all rounds have exactly ``cohort`` clients, instead of each client by itself with
+            probability q. Only where cohorts are seen: no amplification is counted then.
+    """
+
+    settings: PrivacySettings
+    clients: int
+    cohort: int
+    probability: float
+    noise_multiplier: float
+    limit: int | None
+    start_sums: int = 0
+    seen_cohorts: bool = False
+    fixed_cohorts: bool = False
+
+    def divisor(self, clusters: int) -> float:
+        """The number of clients by which a cluster's sum is divided; it does not depend on data."""
+        return self.settings.divisor or self.cohort / clusters
+
+    @property
+    def start_noise(self) -> float:
+        """The noise multiplier of each noisy sum before the first round."""
+        own = self.settings.start_noise
+        return START_NOISE * self.noise_multiplier if own is None else own
+
+    @property
+    def score_sums(self) -> int:
+        """Noisy sums of scores that are planned: one, after the last round, or none."""
+        return int(self.settings.scores is not None)
+
+    def priced(self, rounds: int, start_sums: int | None = None, score_sums: int | None = None) -> NoisyRounds:
+        """What rounds are for the accountant, with the noisy sums of the cold start before them and of scores behind
+        them; by default those planned."""
+        sums = self.start_sums if start_sums is None else start_sums
+        scores = self.score_sums if score_sums is None else score_sums
+        noise, settings = self.noise_multiplier, self.settings
+        of_all = (*((self.start_noise, sums) if sums else (0.0, 0)), settings.scores or 0.0, scores)
+        if self.seen_cohorts:
+            return NoisyRounds(1.0, noise, rounds, None, self.clients, *of_all)
+        return NoisyRounds(self.probability, noise, rounds, settings.cap, self.clients, *of_all)
+
+    @property
+    def count_deviation(self) -> float:
+        """Of the noise on the count of updates below the clip."""
+        return max(self.cohort / 20, self.noise_multiplier)
+
+    @property
+    def update_noise(self) -> float:
+        """The noise multiplier on updates: more than z where a count is released beside them."""
+        if not self.settings.adaptive or not self.noise_multiplier:
+            return self.noise_multiplier
+        return noise_of_updates(self.noise_multiplier, self.count_deviation)
+
+    def epsilon(
+        self, rounds: int, uncharged: bool = False, start_sums: int | None = None, score_sums: int | None = None
+    ) -> float:
+        """The price of rounds that were released, of the cold start before them and of scores after them; infinite
+        where something else left the clients too."""
+        if uncharged:
+            return math.inf
+        return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
+
+    def facts(self) -> dict[str, Any]:
+        """What an epsilon must be printed with."""
+        sampling = "everybody takes part" if self.probability == 1 else f"Poisson, probability {self.probability:g}"
+        if self.fixed_cohorts:
+            sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
+        if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
+            sampling += f", at most {self.settings.cap} clients"
+        neighbours, observer = "one client added or removed", "does not learn who took part in which round"
+        if self.seen_cohorts:
+            sampling += "; who takes part is seen, so that there is no amplification by sampling"
+            neighbours, observer = (
+                "one client replaced by one that adds noise only",
+                "may know who took part in which round",
+            )
+        more = {"start_noise_multiplier": self.start_noise} if self.start_sums else {}
+        more |= {} if self.settings.scores is None else {"score_noise_multiplier": self.settings.scores}
+        return {
+            "delta": self.settings.delta,
+            "clients": self.clients,
+            "unit": "one whole client, in all rounds together",
+            "neighbours": neighbours,
+            "sampling": sampling,
+            "noise_multiplier": self.noise_multiplier,
+            **more,
+            "clip": "adaptive" if self.settings.adaptive else self.settings.clip,
+            "protects_from": f"whoever sees the released models, and {observer}",
+            "trusted": "the server, and whoever reads its run folder",
+        }

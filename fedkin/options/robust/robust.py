@@ -1,0 +1,317 @@
+"""Any method that averages, with an average that some clients cannot spoil.
+
+A robust rule needs the single updates of a round, in memory at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.core.errors import MethodError, TaskError
+from fedkin.core.method import Method, State
+from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.replies import Reply, mean_reply, mean_vector
+from fedkin.core.requirements import requirements_of
+from fedkin.core.schema import INDEX
+from fedkin.core.task import Task
+from fedkin.core.validation import check_not_negative, check_positive
+from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
+from fedkin.options.robust.preaggregation import BUCKET
+from fedkin.options.robust.rules import parse
+from fedkin.options.robust.splitting import SPLIT, Clusters, split, times_left_out
+from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
+from fedkin.options.robust.weights import aggregate_and_weights
+
+SELECTING = ("krum", "mda", "nnm")  # rules, and a step before one, by which few rows count: no sign of an attack
+JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
+
+
+@plain_options
+@dataclass(frozen=True)
+class RobustAggregation(Option):
+    """A robust rule in place of the mean, within each cluster.
+
+    Attributes:
+        rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``, ``geometric_median``,
+            ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of it ``nnm+`` (nearest-neighbour mixing),
+            ``arc+`` (adaptive clipping), ``clip+`` (to the median length), ``bucketing+`` (means of random pairs) or
+            ``majority+`` (without groups that point away, of as many as may be Byzantine).
+        byzantine: the share of a cluster's replies that may be Byzantine; below one half.
+        least: replies below which a cluster keeps its model in a round: a majority of few is soon Byzantine.
+        memory: rounds for which a client's last update goes on counting, so that a rule compares all clients of a
+            cluster and not only those of a round; 0: none. It costs N x P numbers.
+        split_after: updates of a client that are left out one after another before it leaves its cluster, for one of
+            those that leave it with it; 0: none does.
+    """
+
+    section = "robust"
+
+    rule: str = "nnm+trimmed_mean"
+    byzantine: float = 0.3
+    least: int = 4
+    memory: int = 0
+    split_after: int = 0
+
+    def __post_init__(self) -> None:
+        before, _ = parse(self.rule)
+        check_not_negative("byzantine", self.byzantine)
+        check_positive("least", self.least)
+        check_not_negative("memory", self.memory)
+        check_not_negative("split_after", self.split_after)
+        if not self.byzantine < 0.5:
+            raise MethodError(
+                f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell Byzantine clients from the "
+                "others"
+            )
+        if self.split_after and (one := next((name for name in SELECTING if name in self.rule), None)):
+            raise MethodError(
+                f"robust.split_after: {one} leaves out honest updates too, so that honest clients would leave; take "
+                "geometric_median, median or trimmed_mean, or majority+geometric_median"
+            )
+        if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
+            raise MethodError(
+                f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket of {BUCKET}, so with "
+                f"bucketing fewer than {0.5 / BUCKET:g} may be"
+            )
+
+    def refusal(self, run: RunFacts) -> str:
+        if "privacy" in run.options:
+            return "a rule reads single updates, and privacy releases noisy sums only; take one of the two"
+        if run.shares_part:
+            return "personal heads send sums of bodies besides; take personal models (ditto), or none"
+        if self.split_after and "server_optimizer" in run.options:
+            return "a server optimizer has moments of each cluster, which no split has; leave out robust.split_after"
+        return refusal(run.method) or (split_refusal(run.method) if self.split_after else "")
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return ActiveRule(self, run.method)
+
+    def average_and_weights(
+        self, rows: Float[np.ndarray, "m p"]
+    ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
+        """The update of a cluster from those of its clients, and how much each client's counts in it: 1 as in a mean, 0
+        for one that is left out.
+
+        Args:
+            rows: in the order of the clients' numbers, and enough of them.
+        """
+        average, weights = aggregate_and_weights(rows, self.rule, self.excluded(len(rows)))
+        return average.astype(rows.dtype), len(rows) * weights
+
+    def enough(self, count: int) -> bool:
+        """Whether so many replies change a cluster's model."""
+        needed = 4 if "krum" in self.rule else 1
+        return count >= max(self.least, needed * BUCKET if "bucketing" in self.rule else needed)
+
+    def excluded(self, count: int) -> int:
+        """f: of so many replies those that may be Byzantine."""
+        rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
+        possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
+        return max(0, min(math.ceil(self.byzantine * count), possible))
+
+
+def refusal(method: Method) -> str:
+    """Why a robust rule is no use to a method; empty where it is."""
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server that averages: its peers choose whom they trust"
+    if needs.detectors:
+        return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
+    return _single(method) if needs.updates_because else ""
+
+
+def split_refusal(method: Method) -> str:
+    """Why clusters of a method cannot be split; empty where they can."""
+    if requirements_of(method).keeps_clusters:
+        return ""
+    return (
+        f"{type(method).__name__} assigns clients anew, or has more for each cluster than a model, so that none can be "
+        "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg or fedprox"
+    )
+
+
+def _single(method: Method) -> str:
+    """What is wrong with a method that reads single updates. Others find that out in their first round."""
+    because = requirements_of(method).updates_because
+    why = f", because of its option {because}" if because else ""
+    return (
+        f"{type(method).__name__} averages single updates by itself{why}, so that a rule has no place; a method that "
+        "asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+    )
+
+
+class ActiveRule(ActiveOption):
+    """A robust rule in a run.
+
+    The state holds its arrays [N]: ``rule_weight`` and ``rule_rounds``, the sum of the weights that the rule gave to a
+    client's updates, and in how many rounds; what clients sent last (``REMEMBERED``), where the rule remembers it; and
+    who left a cluster (``SPLIT``), where it splits them.
+
+    Args:
+        settings: the rule.
+        method: of the run.
+    """
+
+    def __init__(self, settings: RobustAggregation, method: Method) -> None:
+        super().__init__(settings.section)
+        self._settings = settings
+        self._method = method
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        if call.step != "round" or before is None:
+            seen = RobustWorld(world, self._settings)
+            return Around(seen, lambda after: self._with_judgement(before, after, None))
+        memory = self._memory(world, before)
+        judging = RobustWorld(world, self._settings, memory, before.assignment, call.round)
+        return Around(judging, lambda after: self._judged(before, after, judging, call.round))
+
+    def _memory(self, world: World, before: State) -> UpdateMemory | None:
+        """What clients sent last; None where nothing is remembered."""
+        if not self._settings.memory:
+            return None
+        arrays = self.arrays(before)
+        if REMEMBERED[0] not in arrays:
+            return UpdateMemory.empty(world.total_clients, world.spec.parameters)
+        return UpdateMemory(*(arrays[name] for name in REMEMBERED))
+
+    def _judged(self, before: State, after: State, world: RobustWorld, round: int) -> State:
+        """The method's next state, with what the rule made of each client's updates in a round.
+
+        Raises:
+            MethodError: the method reads single updates and averages them itself.
+        """
+        first_clustering = requirements_of(self._method).first_clustering
+        if world.single and not world.averages and round != first_clustering:
+            raise MethodError(f"robust: {_single(self._method)}")
+        after = self._with_judgement(before, after, world)
+        if self._settings.split_after and round > first_clustering:
+            return self._split(after, world)
+        return after
+
+    def _with_judgement(self, before: State | None, after: State, world: RobustWorld | None) -> State:
+        """The method's next state with the arrays of the rule, those of a round added up; ``world``: of that round."""
+        earlier = self.arrays(before)
+        clients = len(after.assignment)
+        arrays = {name: earlier.get(name, np.zeros(clients)) for name in JUDGED}
+        if self._settings.split_after:
+            arrays |= {name: earlier.get(name, np.zeros(clients, np.int64)) for name in SPLIT}
+        arrays |= {name: earlier[name] for name in REMEMBERED if name in earlier}
+        if world is None:
+            return self.with_arrays(after, arrays)
+        # Clients that left their cluster have been judged once and for all.
+        counts = arrays.get("left_cluster", np.zeros(clients)) == 0
+        arrays["rule_weight"] = arrays["rule_weight"] + counts * world.weight
+        arrays["rule_rounds"] = arrays["rule_rounds"] + counts * world.judged
+        if world.remembered is not None:
+            arrays |= {name: getattr(world.remembered, name) for name in REMEMBERED}
+        return self.with_arrays(after, arrays)
+
+    def _split(self, after: State, world: RobustWorld) -> State:
+        """The state after clients that the rule has left out often enough have left their clusters.
+
+        Their weight, by which they are suspected, is that of the update with which they left.
+        """
+        arrays = self.arrays(after)
+        times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
+        due = world.sent & (times >= self._settings.split_after)
+        clusters = split(Clusters(after.models, after.assignment, arrays["left_cluster"]), due, self._settings.excluded)
+        moved = clusters.assignment != after.assignment
+        after = replace(after, models=clusters.models, assignment=clusters.assignment)
+        return self.with_arrays(
+            after,
+            {
+                **arrays,
+                "times_left_out": np.where(moved, 0, times),
+                "left_cluster": clusters.left_cluster,
+                "rule_weight": np.where(moved, world.weight, arrays["rule_weight"]),
+                "rule_rounds": np.where(moved, world.judged, arrays["rule_rounds"]),
+            },
+        )
+
+    def closing(self, end: RunEnd) -> Record:
+        return {"rule_weights": rule_weights(end.state)}
+
+
+def rule_weights(state: State) -> list[float | None]:
+    """What the updates of each client counted under the rule, the mean over the rounds in which it judged them.
+
+    1 is as in a mean, 0 left out, None of clients that it never judged.
+    """
+    arrays = state.extras[RobustAggregation.section]
+    weights = zip(arrays["rule_weight"], arrays["rule_rounds"], strict=True)
+    return [round(float(weight / rounds), 4) if rounds else None for weight, rounds in weights]
+
+
+class RobustWorld(WorldProxy):
+    """A world whose means are those of a robust rule.
+
+    Args:
+        world: of the clients.
+        settings: the rule.
+        memory: what clients sent last; None: nothing is remembered.
+        assignment: cluster of each client before the round, where something is remembered.
+        round: of the calls.
+
+    It adds up what each client's updates counted (``weight``), and how many there were (``judged``), knows of whom one
+    was new (``sent``), and keeps the updates in ``remembered``.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        settings: RobustAggregation,
+        memory: UpdateMemory | None = None,
+        assignment: Int[np.ndarray, "N"] | None = None,
+        round: int = 0,
+    ) -> None:
+        super().__init__(world)
+        self._settings, self.averages, self.single = settings, 0, 0
+        self.remembered, self._assignment, self._round = memory, assignment, round
+        self.weight, self.judged = np.zeros((2, world.total_clients))
+        self.sent = np.zeros(world.total_clients, bool)
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Raises TaskError for means of several vectors of a client, of which no rule is known."""
+        vector = mean_vector(task)
+        if vector is None:
+            if task.charged == "sum" and task.up.of("model"):
+                raise TaskError(f"robust: the task {task.name} wants means of more than one update of each client")
+            self.single += task.charged == "sum"
+            return self._world.run(task, clients, stream)
+        self.averages += 1
+        single = task.single()
+        assert single is not None
+        reply = self._world.run(single, clients, stream)
+        means, index = mean_reply(task, reply, clients), reply.arrays[INDEX]
+        for k in range(len(means.arrays[vector])):
+            rows = np.flatnonzero(reply.arrived & (index == k))
+            rows = rows[np.argsort(clients[rows], kind="stable")]  # ties do not depend on who replied first
+            if len(rows):
+                means.arrays[vector][k] = self._average(reply.arrays[vector][rows], clients[rows], k)
+        return means
+
+    def _average(
+        self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
+    ) -> Float[np.ndarray, "p"]:
+        """What the rule makes of a model's updates, those that are remembered included."""
+        new = clients
+        if self.remembered is not None and self._assignment is not None:
+            self.remembered = self.remembered.kept(updates, clients, model, self._round)
+            known = self.remembered.clients(model, self._round - self._settings.memory)
+            known = known[(self._assignment[known] == model) | np.isin(known, clients)]
+            clients, updates = known, self.remembered.last_update[known]
+        if not self._settings.enough(len(clients)):
+            return np.zeros(updates.shape[1], updates.dtype)
+        average, weights = self._settings.average_and_weights(updates)
+        self.weight[clients] += weights
+        self.judged[clients] += 1
+        self.sent[new] = True
+        return average

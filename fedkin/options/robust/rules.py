@@ -1,0 +1,221 @@
+"""Rules that aggregate n vectors of which at most f are Byzantine, and what is done to the vectors before.
+
+Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal rows) do not depend on
+who replied first. All rules are unweighted: a client's number of samples is its own word. Sources: coordinate-wise
+median and trimmed mean (Yin et al., ICML 2018), Krum (Blanchard et al., NeurIPS 2017), geometric median and its
+smoothed steps RFA (Pillutla et al., 2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et
+al., ICML 2021), minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023). What is
+done to rows before a rule is in ``preaggregation.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
+
+_STEPS, _CLOSE = 1000, 1e-13  # of the geometric median: at most so many, until a step is so small
+_SUBSETS = 20_000  # that MDA tries at most
+
+
+def mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The mean, which one Byzantine row can move anywhere: what the rules are compared with."""
+    return rows.mean(axis=0)
+
+
+def median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The median of every coordinate; of an even number of rows the middle of the two."""
+    return np.median(rows, axis=0)
+
+
+def trimmed_mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The mean of every coordinate without its f lowest and f highest values."""
+    return np.sort(rows, axis=0)[f : len(rows) - f].mean(axis=0)
+
+
+def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The mean, in every coordinate, of the n - f values nearest to the median."""
+    order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
+    return np.take_along_axis(rows, order[: len(rows) - f], axis=0).mean(axis=0)
+
+
+def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarray, "P"]:
+    """The row with the least sum of squared distances to its nearest others.
+
+    Args:
+        rows, f: as of all rules.
+        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take n - f - 1.
+    """
+    return rows[np.argmin(krum_scores(rows, len(rows) - f - 2 if neighbours is None else neighbours))]
+
+
+def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The mean of the n - f rows with the least sums of squared distances to their n - f - 1 nearest others."""
+    scores = krum_scores(rows, len(rows) - f - 1)
+    return rows[np.argsort(scores, kind="stable")[: len(rows) - f]].mean(axis=0)
+
+
+def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """The point with the least sum of distances to the rows, by Weiszfeld's steps from the mean until they end."""
+    point = rows.mean(axis=0)
+    for _ in range(_STEPS):
+        distances = np.linalg.norm(rows - point, axis=1)
+        weights = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
+        moved = weights @ rows / weights.sum()
+        step, point = float(np.linalg.norm(moved - point)), moved
+        if step <= _CLOSE * max(1.0, float(np.linalg.norm(point))):
+            break
+    return point
+
+
+def smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Float64[np.ndarray, "P"]:
+    """RFA: a few of Weiszfeld's steps from zero; cheaper than the geometric median, and not yet there.
+
+    Args:
+        rows, f: as of all rules.
+        steps: how many.
+        floor: distances below it count as it.
+    """
+    point = np.zeros(rows.shape[1])
+    for _ in range(steps):
+        weights = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
+        point = weights @ rows / weights.sum()
+    return point
+
+
+def centered_clipping(
+    rows: Rows,
+    f: int,
+    radius: float | None = None,
+    steps: int = 3,
+    start: Float64[np.ndarray, "P"] | None = None,
+) -> Float64[np.ndarray, "P"]:
+    """v <- v + mean of (x_i - v), each cut to the length ``radius``, some times.
+
+    Args:
+        rows, f: as of all rules.
+        radius: tau; None: the median length of x_i - v in each step.
+        steps: how many.
+        start: the first v, such as the result of the round before; None: zero, no change.
+    """
+    point = np.zeros(rows.shape[1]) if start is None else start
+    for _ in range(steps):
+        point = point + clipped(rows - point, radius).mean(axis=0)
+    return point
+
+
+def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
+    """MDA: the mean of the n - f rows whose farthest two are nearest to each other; all choices of rows are tried."""
+    return rows[smallest_subset(rows, f)].mean(axis=0)
+
+
+def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
+    """The n - f rows of ``minimum_diameter``. Raises ConfigError where there are too many choices."""
+    n = len(rows)
+    if math.comb(n, f) > _SUBSETS:
+        raise ConfigError(
+            f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than {_SUBSETS:,}; take multi_krum"
+        )
+    squared = squared_distances(rows)
+    subsets = np.array(list(combinations(range(n), n - f)))
+    diameters = [squared[np.ix_(subset, subset)].max() for subset in subsets]
+    return subsets[int(np.argmin(diameters))]
+
+
+def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
+    """MoNNA: the mean of the n - f rows nearest to one that is trusted, itself included.
+
+    Args:
+        rows, f: as of all rules.
+        trusted: the row's number, such as that of a peer's own update.
+    """
+    squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
+    return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
+
+
+def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
+    """Each row's sum of squared distances to its nearest others."""
+    return np.sort(squared_distances(rows), axis=1)[:, 1 : neighbours + 1].sum(axis=1)
+
+
+RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
+    "mean": mean,
+    "median": median,
+    "trimmed_mean": trimmed_mean,
+    "mean_around_median": mean_around_median,
+    "krum": krum,
+    "multi_krum": multi_krum,
+    "geometric_median": geometric_median,
+    "rfa": smoothed_geometric_median,
+    "centered_clipping": centered_clipping,
+    "mda": minimum_diameter,
+}
+
+
+def parse(rule: str) -> tuple[list[str], str]:
+    """``nnm+trimmed_mean``: what is done to the rows before, in this order, and the rule.
+
+    Raises:
+        ConfigError: a name that is none.
+    """
+    *before, last = rule.split("+")
+    for name, known in (*((name, BEFORE) for name in before), (last, RULES)):
+        if name not in known:
+            raise ConfigError(unknown("rule" if known is RULES else "step before a rule", name, known))
+    return before, last
+
+
+def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.ndarray, "P"]:
+    """What a rule makes of the rows, in float64.
+
+    Args:
+        rows: of n clients, at least one, finite, in the order of their numbers.
+        rule: a name of ``RULES``, with names of ``BEFORE`` in front: ``nnm+trimmed_mean``.
+        f: how many of the clients may be Byzantine.
+
+    Raises:
+        ConfigError: an unknown name; half of the rows or more Byzantine (with ``bucketing`` of the buckets), or for
+            Krum n < f + 3, where nothing helps.
+    """
+    before, last = parse(rule)
+    mixed = rows.astype(np.float64)
+    check_byzantine(rule, len(mixed), f)
+    for name in before:
+        mixed, f = prepared(mixed, name, f)
+        check_byzantine(rule, len(mixed), f)
+    return RULES[last](mixed, f)
+
+
+def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"], int]:
+    """The rows after a step before a rule, and how many of them may be Byzantine still.
+
+    Args:
+        rows: before it.
+        name: of ``BEFORE``.
+        f: that may be Byzantine before it.
+    """
+    after = BEFORE[name](rows, f)
+    return after, f - (len(rows) - len(after)) if name == "majority" else f
+
+
+def check_byzantine(rule: str, n: int, f: int) -> None:
+    """Raise ConfigError where f of n rows are too many for a rule.
+
+    Args:
+        rule: with what comes before it.
+        n: rows.
+        f: that may be Byzantine.
+    """
+    if rule.endswith("+krum") or rule == "krum":
+        if n < f + 3:
+            raise ConfigError(f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}")
+    if not 0 <= 2 * f < n:
+        raise ConfigError(
+            f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than half may be"
+        )

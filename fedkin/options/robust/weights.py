@@ -1,0 +1,187 @@
+"""How much each vector counts in what a rule makes of them: 1 / n in a mean, 0 for one that is left out.
+
+A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its weights over the
+coordinates. What is done before a rule mixes rows (NNM, bucketing), which gives weights back to those that were mixed,
+or shortens them (ARC, clipping), which takes weight away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.options.robust.preaggregation import (
+    BUCKET,
+    Rows,
+    adaptive_clipping,
+    bucket_order,
+    clip_factors,
+    majority,
+    nearest_rows,
+)
+from fedkin.options.robust.rules import (
+    RULES,
+    check_byzantine,
+    geometric_median,
+    krum_scores,
+    parse,
+    prepared,
+    smallest_subset,
+    smoothed_geometric_median,
+)
+
+Weights = Float64[np.ndarray, "n"]
+
+
+def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
+    """Each row's weight in the aggregate, as of ``rules.aggregate``.
+
+    Args:
+        rows: of n clients.
+        rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` in front.
+        f: how many of the clients may be Byzantine.
+    """
+    return aggregate_and_weights(rows, rule, f)[1]
+
+
+def aggregate_and_weights(
+    rows: Float[np.ndarray, "n P"], rule: str, f: int
+) -> tuple[Float64[np.ndarray, "P"], Weights]:
+    """What a rule makes of the rows, as ``rules.aggregate``, and each row's weight in it; what comes before the rule is
+    done once for both.
+
+    Args:
+        rows, rule, f: as of both.
+    """
+    before, last = parse(rule)
+    steps, current = list[Callable[[Weights], Weights]](), rows.astype(np.float64)
+    check_byzantine(rule, len(current), f)
+    for name in before:
+        if name == "majority":
+            kept = majority(current, f)
+            steps.append(partial(_of_majority, kept, len(current)))
+            current, f = current[kept], f - (len(current) - len(kept))
+        else:
+            steps.append(partial(_BACK[name], current, f))
+            current, f = prepared(current, name, f)
+        check_byzantine(rule, len(current), f)
+    counted = WEIGHTS[last](current, f)
+    for step in reversed(steps):
+        counted = step(counted)
+    return RULES[last](current, f), counted
+
+
+def _equal(rows: Rows, f: int) -> Weights:
+    return np.full(len(rows), 1 / len(rows))
+
+
+def _median(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(rows, axis=0, kind="stable")[(n - 1) // 2 : n // 2 + 1], n)
+
+
+def _trimmed_mean(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(rows, axis=0, kind="stable")[f : n - f], n)
+
+
+def _mean_around_median(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
+    return _shares(order[: n - f], n)
+
+
+def _krum(rows: Rows, f: int) -> Weights:
+    return _shares(np.argmin(krum_scores(rows, len(rows) - f - 2)), len(rows))
+
+
+def _multi_krum(rows: Rows, f: int) -> Weights:
+    n = len(rows)
+    return _shares(np.argsort(krum_scores(rows, n - f - 1), kind="stable")[: n - f], n)
+
+
+def _geometric_median(rows: Rows, f: int) -> Weights:
+    distances = np.linalg.norm(rows - geometric_median(rows, f), axis=1)
+    near = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
+    return near / near.sum()
+
+
+def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
+    """Those of its last step."""
+    point = smoothed_geometric_median(rows, f, steps - 1, floor)
+    near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
+    return near / near.sum()
+
+
+def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
+    """What each step adds of a row, and takes of those before."""
+    counted, n = np.zeros(len(rows)), len(rows)
+    for _ in range(steps):
+        factors = clip_factors(rows - counted @ rows)
+        counted = counted * (1 - factors.mean()) + factors / n
+    return counted
+
+
+def _minimum_diameter(rows: Rows, f: int) -> Weights:
+    return _shares(smallest_subset(rows, f), len(rows))
+
+
+def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
+    """How often each row is among those that are kept."""
+    return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
+
+
+def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of the means of their neighbours (NNM)."""
+    nearest = nearest_rows(rows, f)
+    each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
+    return np.bincount(nearest.ravel(), each, len(rows))
+
+
+def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of what they were cut to (ARC)."""
+    lengths = np.linalg.norm(rows, axis=1)
+    cut = np.linalg.norm(adaptive_clipping(rows, f), axis=1)
+    return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
+
+
+def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
+    """Weights of rows from those of what they were cut to."""
+    return counted * clip_factors(rows)
+
+
+def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
+    """Weights of rows from those of the means of their buckets."""
+    bucket, own = np.arange(len(rows)) // BUCKET, np.empty(len(rows))
+    own[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
+    return own
+
+
+def _of_majority(kept: Int[np.ndarray, "m"], n: int, counted: Float64[np.ndarray, "m"]) -> Weights:
+    """Weights of n rows from those of the majority."""
+    own = np.zeros(n)
+    own[kept] = counted
+    return own
+
+
+WEIGHTS: dict[str, Callable[[Rows, int], Weights]] = {
+    "mean": _equal,
+    "median": _median,
+    "trimmed_mean": _trimmed_mean,
+    "mean_around_median": _mean_around_median,
+    "krum": _krum,
+    "multi_krum": _multi_krum,
+    "geometric_median": _geometric_median,
+    "rfa": _smoothed_geometric_median,
+    "centered_clipping": _centered_clipping,
+    "mda": _minimum_diameter,
+}
+_BACK: dict[str, Callable[[Rows, int, Weights], Weights]] = {
+    "nnm": _unmixed,
+    "arc": _unclipped,
+    "clip": _unclipped_to_median,
+    "bucketing": _from_buckets,
+}

@@ -1,0 +1,76 @@
+"""Secret sums as a run has them: the settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
+from fedkin.secret.client import LEAST
+from fedkin.secret.neighbours import ring_size
+from fedkin.secret.quantization import Grid
+from fedkin.security.secret_keys import check_installed
+
+# Of usual models and learning rates most numbers of an update are between these two.
+_SMALL_UPDATE = 1e-5
+_LARGE_UPDATE = 1e-3
+
+
+@dataclass(frozen=True)
+class SecretSettings:
+    """The settings of secret sums. ``SecretSums`` says what each of them means."""
+
+    least: int = LEAST
+    neighbours: int = 20
+    limit: float = 8.0
+    examples_cap: int = 1000
+    hide_choice: bool = False
+    signed: bool = False
+    others: Literal["refuse", "clear"] = "refuse"
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_installed()
+        check_positive_integer("neighbours", self.neighbours)
+        check_positive("limit", self.limit)
+        check_positive_integer("examples_cap", self.examples_cap)
+        check_choice("hide_choice", self.hide_choice, (True, False))
+        check_choice("signed", self.signed, (True, False))
+        check_choice("others", self.others, ("refuse", "clear"))
+        check_not_negative("dropout", self.dropout)
+        if self.least < LEAST:
+            raise ConfigError(
+                f"secret.least = {self.least}: a sum of one is its update, and of two either's; {LEAST} or more"
+            )
+        if not self.dropout < 1:
+            raise ConfigError(f"secret.dropout = {self.dropout:g}: expected a share below 1")
+
+    @property
+    def least_is_checked(self) -> bool:
+        """Whether each client has so many neighbours that it can check ``least``."""
+        return ring_size(self.neighbours) >= self.least
+
+    def warnings(self, clients: int) -> list[str]:
+        """Why ``limit`` would keep models from learning, and the cure; empty where it would not.
+
+        Args:
+            clients: most clients of a sum.
+        """
+        grid = Grid(clients, self.limit, self.examples_cap)
+        default = SecretSettings().limit
+        rounding_of_mean = grid.resolution / math.sqrt(clients)  # rounding is unbiased, so more clients even it out
+        cure = f"set it near the largest number of an update, such as secret.limit={default:g}"
+        if rounding_of_mean > _SMALL_UPDATE:
+            step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
+            return [
+                f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of updates are rounded to "
+                f"multiples of {step}. Many are smaller than that, so models learn little or nothing: {cure}"
+            ]
+        if self.limit < _LARGE_UPDATE:
+            return [
+                f"secret.limit = {self.limit:g}: numbers of updates are cut to at most {self.limit:g}. Most are "
+                f"larger, so models learn little or nothing: {cure}"
+            ]
+        return []

@@ -1,0 +1,265 @@
+"""Any method that averages, with sums that are secret.
+
+A training that wants means becomes four exchanges, which are tasks like any other, so that simulated clients and real
+ones do the same. The method sees means that come from exact sums of masked integers; what else clients would reply to
+it is refused by the name of the task, or sent in the clear, and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import ConfigError, TaskError
+from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.replies import Reply
+from fedkin.core.requirements import requirements_of
+from fedkin.core.schema import INDEX, WEIGHT
+from fedkin.core.task import Task
+from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
+from fedkin.options.journal import SECRET_SUMS, Journal
+from fedkin.options.secret.secret_call import GroupSum, SecretCall, by_model, group_rows
+from fedkin.options.secret.secret_record import secret_record
+from fedkin.options.secret.secret_settings import SecretSettings
+from fedkin.options.summed_tasks import wants_sums
+from fedkin.secret.quantization import Grid, Sums
+
+_log = logging.getLogger("fedkin")
+
+
+def refusal(method: Method, settings: SecretSettings) -> str:
+    """Why sums are not enough for a method; empty where they are.
+
+    Args:
+        method: any.
+        settings: of the sums.
+    """
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server that could add up: its peers see each other's models"
+    if needs.detectors:
+        return f"{name} has several models of a client in one round, and a client adds one vector"
+    if needs.start_sums:
+        return f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
+    if settings.others == "clear":
+        return ""
+    insist = "secret.others='clear' sends it in the clear"
+    if needs.updates == "single":
+        why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
+        return f"{name} needs single updates{why}, and secret sums show sums only; {insist}"
+    if needs.sends:
+        return f"{name} needs {needs.sends} of each client, and secret sums show sums only; {insist}"
+    if needs.standing:
+        tasks = ", ".join(task.name for task in needs.standing)
+        return f"{name} needs each client's own answer in every round ({tasks}); {insist}"
+    return ""
+
+
+@plain_options
+@dataclass(frozen=True)
+class SecretSums(SecretSettings, Option):
+    """A server that follows the protocol learns sums of each cluster's updates, and no update: clients add masks that
+    cancel in the sum.
+
+    Attributes:
+        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At least 3. Each
+            client checks that so many of its neighbours and itself are there, where it has so many.
+        neighbours: with how many others each client masks: all where there are no more.
+        limit: the largest size of a number of an update; a client clips larger ones, and the number of such clients is
+            reported.
+        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the same.
+        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all clusters, which is
+            as many times longer. Methods whose clients choose as they train (IFCA) need it.
+        signed: whether sites sign their keys, so that the server cannot put its own in their place. Each site needs a
+            certificate of an authority that is not the server.
+        others: what becomes of client work that is no sum: it is refused, or sent in the clear, and reported.
+        dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
+    """
+
+    section = "secret"
+
+    def refusal(self, run: RunFacts) -> str:
+        return _refusal_beside(self, run) or refusal(run.method, self)
+
+    def check(self, runs: Sequence[RunFacts]) -> None:
+        """Refuse (ConfigError) settings with which no round has a sum, and those that privacy sets itself.
+
+        A limit with which models would not learn is logged.
+        """
+        cohort = runs[0].plan.cohort
+        if cohort < self.least:
+            raise ConfigError(
+                f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for such a sum: "
+                "raise run.cohort"
+            )
+        if "privacy" not in runs[0].options:
+            for warning in self.warnings(cohort):
+                _log.warning("%s", warning)
+            return
+        for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
+            if getattr(self, name) != getattr(SecretSettings(), name):
+                raise ConfigError(f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave it out")
+
+    def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        if self.signed:
+            raise ConfigError("secret.signed: simulated clients have no certificates to sign with; leave it out")
+        return data, shift
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return active_secret_sums(self, run)
+
+
+def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
+    """Why secret sums do not go with another option of the run; empty where they do."""
+    options: Mapping[str, Any] = run.options
+    privacy = options.get("privacy")
+    if privacy is not None and privacy.adaptive:
+        return "a clip that follows the median norm needs the norms of single updates; leave out privacy.adaptive"
+    if privacy is not None and privacy.scores is not None:
+        return "the server would add the noise to scores that it sees one by one; leave out privacy.scores"
+    if privacy is not None and not settings.least_is_checked:
+        return (
+            f"with privacy each client checks that {settings.least} add noise, and sees its neighbours only: "
+            f"set secret.neighbours={settings.least} or more"
+        )
+    if "robust" in options:
+        return "a robust rule needs single updates, and secret sums show sums only; take one of the two"
+    if "late" in options:
+        return "a masked reply that comes late fits into no other round's sum; take one of the two"
+    if "attack" in options:
+        return "a simulated attack changes single updates, which are masked; take one of the two"
+    if run.shares_part:
+        return "personal heads send sums of bodies, which have no masked form; take personal models (ditto), or none"
+    return ""
+
+
+def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
+    """The secret sums of a run. In a private run privacy asks for the sums, and writes down what came of them."""
+    if "privacy" in run.options:
+        return ActiveOption(settings.section)
+    return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
+
+
+class ActiveSecretSums(ActiveOption):
+    """Secret sums in a run.
+
+    Args:
+        settings: of the sums.
+        journal: of the sums of every round.
+    """
+
+    def __init__(self, settings: SecretSettings, journal: Journal) -> None:
+        super().__init__(settings.section)
+        self.settings = settings
+        self.journal = journal
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        return Around(SecretWorld(world, self.settings, self.journal, call.stream))
+
+    def closing(self, end: RunEnd) -> Record:
+        clear = [entry["clear"] for entry in self.journal.entries if "clear" in entry]
+        return secret_record(self.journal, clear)
+
+
+class SecretWorld(WorldProxy):
+    """A proxy of a world that shows sums of masked vectors, and nothing else.
+
+    Args:
+        world: of the clients.
+        settings: of the sums.
+        journal: of what came of them.
+        stream: of the round.
+    """
+
+    def __init__(self, world: World, settings: SecretSettings, journal: Journal, stream: Stream) -> None:
+        super().__init__(world)
+        self._settings, self._journal, self._stream, self._calls = settings, journal, stream, 0
+
+    def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Means of a training, from secret sums; what has no reply as it is. Raises TaskError for all other work."""
+        if wants_sums(task):
+            return self._secret(task, clients, stream)
+        if task.up.arrays:
+            self._in_the_clear(task)
+        return self._world.run(task, clients, stream)
+
+    def _in_the_clear(self, task: Task) -> None:
+        """Note a reply that is no sum. Raises TaskError where that is refused."""
+        if self._settings.others == "refuse":
+            raise TaskError(
+                f"secret: the task {task.name} sends what is no sum of updates (round {self._stream.round}); "
+                "secret.others='clear' sends it in the clear"
+            )
+        if task.name not in {entry.get("clear") for entry in self._journal.entries}:
+            _log.warning("secret: replies to the task %s leave clients in the clear", task.name)
+            self._journal.add(round=self._stream.round, clear=task.name)
+
+    def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
+        """The reply of means, of a task that wants them."""
+        models, settings = task.sizes()["K"], self._settings
+        rows, members = group_rows(task, clients, settings.hide_choice)
+        grid = Grid(members, settings.limit, settings.examples_cap)
+        if not grid.fits():
+            raise TaskError(
+                f"secret: sums over {members} clients of up to {settings.examples_cap} examples do not fit into 32 "
+                "bits: lower secret.examples_cap, or the cohort"
+            )
+        call = SecretCall(self._world, settings, task, clients, stream or self._stream, grid)
+        sums = call.sums(rows)
+        means = self._means(task, sums, call.lost, grid)
+        arrived = np.zeros(len(clients), bool)
+        for one in sums.values():
+            arrived[one.rows] = True
+        self._report(means, call.lost, len(clients), int(arrived.sum()))
+        (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
+        arrays: dict[str, np.ndarray] = {other: np.zeros(models) for other in task.up.of("model")}
+        index = np.full(len(clients), UNASSIGNED) if settings.hide_choice else np.asarray(task.model_index, np.int64)
+        arrays |= {name: means.mean.astype(np.float32), INDEX: index, WEIGHT: np.ones(len(clients), np.int64)}
+        return Reply(arrays, arrived, np.zeros(len(clients), bool), means.weight.astype(np.float64))
+
+    def _means(self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid) -> Sums:
+        """By model; of models without a sum, or with one of too few clients, zeros."""
+        means = grid.sums(by_model(task, sums, self._settings.hide_choice))
+        few = (means.clients > 0) & (means.clients < self._settings.least)
+        lost |= {int(k): f"only {means.clients[k]} clients have added a vector" for k in np.flatnonzero(few)}
+        means.mean[few], means.weight[few] = 0, 0
+        return means
+
+    def _report(self, means: Sums, lost: dict[int, str], asked: int, answered: int) -> None:
+        """Write down, and say, what came of the sums of a call."""
+        for group, why in lost.items():
+            _log.warning(
+                "round %d: no secret sum of cluster %d, which keeps its model: %s", self._stream.round, group, why
+            )
+        clipped = int(means.clipped.sum())
+        if clipped:
+            _log.warning(
+                "round %d: %d of %d clients have clipped numbers above secret.limit = %g: raise it to the largest "
+                "number of an update",
+                self._stream.round,
+                clipped,
+                answered,
+                self._settings.limit,
+            )
+        unusable = int(means.unusable.sum())
+        if unusable:
+            _log.warning(
+                "round %d: %d of %d clients had no update of finite numbers",
+                self._stream.round,
+                unusable,
+                answered,
+            )
+        self._calls += 1
+        counts = {"call": self._calls, "sums": int((means.weight > 0).sum()), "asked": asked, "answered": answered}
+        faults = {"clipped": clipped, "unusable": unusable, "lost": {str(group): why for group, why in lost.items()}}
+        self._journal.add(round=self._stream.round, **counts, **faults)

@@ -1,0 +1,256 @@
+"""Server optimisers: FedAvgM, FedAdam, FedYogi and FedAdagrad in front of any method that averages, cluster by cluster.
+
+S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan: Adaptive Federated
+Optimization. ICLR 2021, arXiv 2003.00295 (Algorithm 2). FedAvgM: T.-M. H. Hsu, H. Qi, M. Brown: Measuring the Effects
+of Non-Identical Data Distribution for Federated Visual Classification. 2019, arXiv 1909.06335.
+
+The pseudo-gradient D of a cluster is its model after the method's round minus the model before, so that all that the
+method does counts: weights of the mean, and what sharing between clusters (``eta_g``) adds. Then, with x the model
+before,
+
+    FedAvgM     m = beta m + D                                               x + lr m
+    FedAdam     m = beta1 m + (1 - beta1) D    v = beta2 v + (1 - beta2) D^2     x + lr m / (sqrt v + tau)
+    FedYogi     as FedAdam, but                v = v - (1 - beta2) D^2 sign(v - D^2)
+    FedAdagrad  as FedAdam, but                v = v + D^2
+
+m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has one, and v from 0).
+
+A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client that migrates changes
+its cluster and no moment. Where the number of clusters changes (a split, a late clustering, a merge), a new cluster has
+the moments, and the former model as x, of its parent: the cluster that most of its clients were in before the round.
+One without a parent keeps the model that the method made, and begins with fresh moments. FedSim clusters a cohort to
+weigh its one model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they are
+averaged as without an optimiser.
+
+It does not apply to methods between peers, to detectors, and to options that change models besides averaging them
+(``Requirements.changes_models``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, Method, State
+from fedkin.core.plain import plain_options
+from fedkin.core.requirements import requirements_of
+from fedkin.core.validation import check_not_negative, check_positive
+from fedkin.core.world import World
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
+
+Vectors = Float[np.ndarray, "k P"]  # of k clusters
+
+
+class Step(NamedTuple):
+    """What an optimiser makes of pseudo-gradients: what is added to the models, and the new moments."""
+
+    change: Vectors
+    momentum: Vectors
+    square: Vectors
+
+
+class ServerOptimizer(Option):
+    """A rule that turns pseudo-gradients of clusters into steps of their models."""
+
+    section = "server_optimizer"
+
+    @property
+    def start(self) -> float:
+        """First value of the second moment."""
+        raise NotImplementedError
+
+    def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
+        """One step of some clusters.
+
+        Args:
+            delta: pseudo-gradients.
+            momentum, square: first and second moments.
+        """
+        raise NotImplementedError
+
+    def refusal(self, run: RunFacts) -> str:
+        return refusal(run.method)
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return ActiveOptimizer(self)
+
+
+@plain_options
+@dataclass(frozen=True)
+class FedAvgM(ServerOptimizer):
+    """Server momentum."""
+
+    lr: float = 1.0  # of the server
+    beta: float = 0.9  # momentum
+
+    def __post_init__(self) -> None:
+        check_positive("lr", self.lr)
+        _check_decay("beta", self.beta)
+
+    @property
+    def start(self) -> float:
+        return 0.0
+
+    def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
+        momentum = self.beta * momentum + delta
+        return Step(self.lr * momentum, momentum, square)
+
+
+@plain_options
+@dataclass(frozen=True)
+class FedAdam(ServerOptimizer):
+    """Adam on the server."""
+
+    lr: float = 0.1  # eta
+    beta1: float = 0.9  # of the mean of updates
+    beta2: float = 0.99  # of the mean of their squares
+    tau: float = 1e-3  # degree of adaptivity
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "tau"):
+            check_positive(name, getattr(self, name))
+        for name in ("beta1", "beta2"):
+            _check_decay(name, getattr(self, name))
+
+    @property
+    def start(self) -> float:
+        return self.tau**2
+
+    def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
+        momentum = self.beta1 * momentum + (1 - self.beta1) * delta
+        square = self._accumulate(square, delta**2)
+        return Step(self.lr * momentum / (np.sqrt(square) + self.tau), momentum, square)
+
+    def _accumulate(self, square: Vectors, new: Vectors) -> Vectors:
+        return self.beta2 * square + (1 - self.beta2) * new
+
+
+@plain_options
+@dataclass(frozen=True)
+class FedYogi(FedAdam):
+    """Yogi on the server: the second moment changes by no more than the new square."""
+
+    def _accumulate(self, square: Vectors, new: Vectors) -> Vectors:
+        return square - (1 - self.beta2) * new * np.sign(square - new)
+
+
+@plain_options
+@dataclass(frozen=True)
+class FedAdagrad(ServerOptimizer):
+    """Adagrad on the server: the second moment is the sum of all squares."""
+
+    lr: float = 0.1  # eta
+    beta1: float = 0.0  # of the mean of updates
+    tau: float = 1e-3  # degree of adaptivity
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "tau"):
+            check_positive(name, getattr(self, name))
+        _check_decay("beta1", self.beta1)
+
+    @property
+    def start(self) -> float:
+        return self.tau**2
+
+    def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
+        momentum, square = self.beta1 * momentum + (1 - self.beta1) * delta, square + delta**2
+        return Step(self.lr * momentum / (np.sqrt(square) + self.tau), momentum, square)
+
+
+class ActiveOptimizer(ActiveOption):
+    """A server optimiser in a run: its moments [K P] are in the state.
+
+    Args:
+        optimizer: its rule.
+    """
+
+    def __init__(self, optimizer: ServerOptimizer) -> None:
+        super().__init__(optimizer.section)
+        self._optimizer = optimizer
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        def finish(after: State) -> State:
+            if before is None:
+                return self.with_arrays(after, self._first_moments(after.models.shape))
+            # A model that changes because newcomers are placed takes no step.
+            return self._stepped(world, before, after, steps=call.step == "round")
+
+        return Around(world, finish)
+
+    def _first_moments(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+        return {
+            "momentum": np.zeros(shape, np.float32),
+            "square": np.full(shape, self._optimizer.start, np.float32),
+        }
+
+    def _stepped(self, world: World, before: State, after: State, steps: bool) -> State:
+        """The method's next state with the optimiser's models, where it ``steps``, and with the next moments."""
+        models = after.models
+        moments = self._first_moments(models.shape)
+        momentum = moments["momentum"]
+        square = moments["square"]
+        former = models.astype(np.float64)  # a cluster without a parent does not change
+
+        parent = parents(before.assignment, after.assignment, len(before.models), len(models))
+        has_parent = parent != UNASSIGNED
+        earlier = self.arrays(before)
+        momentum[has_parent] = earlier["momentum"][parent[has_parent]]
+        square[has_parent] = earlier["square"][parent[has_parent]]
+        former[has_parent] = before.models[parent[has_parent]]
+
+        # Running statistics are not stepped: without a change they are moved by no moment either.
+        for part in world.spec.untrained:
+            former[:, part] = models[:, part]
+
+        delta = models - former
+        moved = delta.any(axis=1) & steps
+        step = self._optimizer.step(delta[moved], momentum[moved].astype(np.float64), square[moved].astype(np.float64))
+        momentum[moved] = step.momentum
+        square[moved] = step.square
+        models = models.copy()
+        models[moved] = former[moved] + step.change
+        return self.with_arrays(replace(after, models=models), moments)
+
+
+def _check_decay(name: str, value: object) -> None:
+    """Refuse what is no number in [0, 1)."""
+    check_not_negative(name, value)
+    if not value < 1:  # type: ignore[operator]
+        raise MethodError(f"{name} must be a number in [0, 1), got {value!r}")
+
+
+def refusal(method: Method) -> str:
+    """Why a server optimiser does not apply to a method; empty where it does."""
+    needs, name = requirements_of(method), type(method).__name__
+    if needs.peers:
+        return f"{name} has no server: its peers average among themselves; leave the server optimizer out"
+    if needs.detectors:
+        return (
+            f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
+        )
+    if needs.changes_models:
+        return (
+            f"{name} with {needs.changes_models} changes models besides averaging them, which a server optimizer would "
+            f"take for updates; leave it out, or {needs.changes_models}"
+        )
+    if needs.replaces_models:
+        return f"{name} {needs.replaces_models}, which a server optimizer would take for updates; leave it out"
+    return ""
+
+
+def parents(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"], old: int, new: int) -> Int[np.ndarray, "new"]:
+    """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
+
+    Args:
+        before, after: the clusters of all clients.
+        old, new: how many clusters there were, and are. As long as none disappears, the first ``old`` ones stay.
+    """
+    parent = np.arange(new)
+    for k in range(old, new) if new >= old else range(new):
+        members = before[(after == k) & (before != UNASSIGNED)]
+        parent[k] = np.bincount(members).argmax() if len(members) else UNASSIGNED
+    return parent

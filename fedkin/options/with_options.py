@@ -1,0 +1,202 @@
+"""A method together with the options of its run: the only method around a method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.layout import ModelSpec
+from fedkin.core.method import Method, Remarking, State
+from fedkin.core.randomness import Stream
+from fedkin.core.records import Record
+from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.task import Task
+from fedkin.core.world import World
+from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
+
+OTHERS = "*"  # the place of options that ORDER does not name
+
+# From the method outwards to the clients: the method sees the world through the first, and the first is the first to
+# change the state that the method returns.
+ORDER = (
+    "personal",  # clients train their own parts too, whatever happens to the shared updates after that
+    "server_optimizer",  # takes what the method made of all means for a gradient
+    "robust",  # is asked for means by all that is above
+    "late",  # a mean holds late replies, too
+    "attack",  # changes replies where they arrive, before any of the above reads them
+    OTHERS,  # a user's own see what the method sees, and nothing that privacy or secret sums hide
+    "privacy",  # lets out noisy sums only
+    "secret",  # lets out sums only, by exchanges with the clients
+)
+
+
+def by_section(options: Iterable[Any]) -> dict[str, Option]:
+    """The options of a run by section, in ``ORDER``.
+
+    Raises:
+        ConfigError: a value that is no option, a class, or two options of one section.
+    """
+    found: dict[str, Option] = {}
+    for option in options:
+        if isinstance(option, type) or not isinstance(option, Option):
+            raise ConfigError(f"options: expected options such as fk.FedAdam(), got {option!r}")
+        if option.section in found:
+            raise ConfigError(f"options: {option.section} is given twice; a run has one at most")
+        found[option.section] = option
+    return dict(sorted(found.items(), key=lambda entry: _place(entry[0])))
+
+
+def _place(section: str) -> int:
+    return ORDER.index(section if section in ORDER else OTHERS)
+
+
+def refusal(run: RunFacts) -> tuple[str, str] | None:
+    """The section of the first option that does not go with a run, and why; None where all do.
+
+    Those next to the clients come first: they refuse other options, and the method's nearest refuse models.
+    """
+    for section, option in reversed(list(run.options.items())):
+        if why := option.refusal(run):
+            return section, why
+    return None
+
+
+@dataclass(frozen=True)
+class ActiveOptions:
+    """The options of one run, the method's nearest first (``ORDER``)."""
+
+    options: tuple[ActiveOption, ...] = ()
+
+    @classmethod
+    def of(cls, run: RunFacts) -> ActiveOptions:
+        """The options of a run, ready for it. Raises what ``Option.bind`` raises."""
+        return cls(tuple(option.bind(run) for option in run.options.values()))
+
+    @property
+    def hides_replies(self) -> bool:
+        """Whether replies of clients must not decide when the run ends."""
+        return any(option.hides_replies for option in self.options)
+
+    def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"] | None:
+        """The cohort of a round, by the option that draws it; None: the plan decides."""
+        for option in self.options:
+            cohort = option.select_cohort(reachable, round)
+            if cohort is not None:
+                return cohort
+        return None
+
+    def exhausted(self) -> str:
+        """Why no further round may be done; empty where one may."""
+        reasons = (option.exhausted() for option in self.options)
+        return next((reason for reason in reasons if reason), "")
+
+    def record(self, state: State) -> Record:
+        """What the record of a round says of all options."""
+        return {name: value for option in self.options for name, value in option.record(state).items()}
+
+    def closing(self, end: RunEnd) -> Record:
+        """What the summary says of all options."""
+        return {name: value for option in self.options for name, value in option.closing(end).items()}
+
+
+NO_OPTIONS = ActiveOptions()
+
+
+@dataclass(frozen=True)
+class WithOptions:
+    """A method in a run with options.
+
+    Attributes:
+        method: the method.
+        options: of the run.
+    """
+
+    method: Method
+    options: ActiveOptions = NO_OPTIONS
+
+    def init(self, world: World, stream: Stream) -> State:
+        """The method's first state."""
+        return self._called(world, None, Call("init", stream))
+
+    def round(self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream) -> State:
+        """A round of the method."""
+        return self._called(world, state, Call("round", stream, cohort))
+
+    def place(self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream) -> State:
+        """The method's clusters for newcomers."""
+        return self._called(world, state, Call("place", stream, newcomers))
+
+    def remarks(self, state: State) -> tuple[str, ...]:
+        """The method's warnings about its first state."""
+        return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
+
+    def _called(self, world: World, before: State | None, call: Call) -> State:
+        # From the clients inwards, each option decides what the next one sees; the method sees what is left.
+        finishes = []
+        for option in reversed(self.options.options):
+            around = option.around(world, before, call)
+            world = around.world
+            finishes.append(around.finish)
+        state = self._step(world, before, call)
+        # A method may make a new state, which knows nothing of the arrays of options.
+        state = replace(state, extras={} if before is None else before.extras)
+        for finish in reversed(finishes):
+            state = finish(state)
+        return state
+
+    def _step(self, world: World, before: State | None, call: Call) -> State:
+        if before is None or call.clients is None:
+            return self.method.init(world, call.stream)
+        step = self.method.round if call.step == "round" else self.method.place
+        return step(world, before, call.clients, call.stream)
+
+
+def requirements_with(method: Method, options: Iterable[Option]) -> Requirements:
+    """What a method needs together with options."""
+    needs = requirements_of(method)
+    for option in options:
+        needs = option.requirements(needs)
+    return needs
+
+
+def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
+    """The task by which clients are tested, for models of which a part is on the client; None: the usual one.
+
+    An option whose arrays the state holds comes before the method.
+
+    Args:
+        state: of a run.
+        spec: of the model.
+        clients: each with a cluster.
+    """
+    for kind in _option_kinds(Option):
+        if kind.section in state.extras and (task := kind.evaluation(state, spec, clients)) is not None:
+            return task
+    return state.evaluation(spec, clients)
+
+
+def _option_kinds(base: type[Option]) -> Iterator[type[Option]]:
+    """All options that are defined in this process."""
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _option_kinds(kind)
+
+
+def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:
+    """Refuse (ConfigError) options that do not go with a method, a model or each other.
+
+    Args:
+        runs: of each method, the main one first.
+        places: where each method stands in the configuration.
+    """
+    for run, place in zip(runs, places, strict=True):
+        if refused := refusal(run):
+            section, why = refused
+            raise ConfigError(f"{section}: {place}: {why}")
+    for option in runs[0].options.values():
+        option.check(runs)

@@ -1,0 +1,46 @@
+"""An audit of the noise that a configuration's run would add."""
+
+from __future__ import annotations
+
+import logging
+
+from fedkin.config import registry
+from fedkin.config.option_registry import make_options
+from fedkin.config.run import RunConfig
+from fedkin.core.errors import ConfigError
+from fedkin.options.base import RunFacts
+from fedkin.options.privacy.audit import Audit, audit
+from fedkin.options.privacy.client_dp import ClientDP
+from fedkin.options.privacy.private import mechanism_of, refusal, secret_settings
+from fedkin.options.privacy.randomness import SystemRandomness
+from fedkin.options.secret import secret_sums
+from fedkin.options.with_options import by_section
+
+_log = logging.getLogger("fedkin")
+
+
+def audit_of_config(config: RunConfig) -> Audit:
+    """An audit of the mechanism that a configuration's run would have, with its number of clients.
+
+    Raises:
+        ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is infinite.
+    """
+    options = by_section(make_options(config.options))
+    settings = options.get(ClientDP.section)
+    if not isinstance(settings, ClientDP):
+        raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
+    data = registry.make(registry.datasets(), config.data)
+    method = registry.make(registry.methods(), config.method)
+    spec = registry.make(registry.models(), config.model, data).spec
+    run = RunFacts(method=method, plan=config.plan, spec=spec, clients=data.clients, options=options)
+    secret = secret_settings(run)
+    why = refusal(method) or ("" if secret is None else secret_sums.refusal(method, secret))
+    if why:
+        raise ConfigError(f"privacy: there is no claim to audit: {why}")
+    if secret is not None:
+        secret.check([run])
+    for warning in settings.warnings(data.clients):
+        _log.warning("%s", warning)
+    mechanism = mechanism_of(settings, run)
+    rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
+    return audit(mechanism, rounds, SystemRandomness(), least=None if secret is None else secret.least)
