@@ -18,8 +18,9 @@ from fedkin.core.errors import TaskError
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, Scorer, ScoreSums, Trainer
+from fedkin.core.workers import LocalUpdates, Scorer, ScoreSums, Trainer
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
 
@@ -82,12 +83,7 @@ class Client:
     # --- the model engine
 
     def train(
-        self,
-        model: Float[np.ndarray, "P"],
-        work: LocalTraining,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "s"] | None = None,
+        self, model: Float[np.ndarray, "P"], work: LocalTraining, gradient: bool = False, **options: Any
     ) -> LocalUpdates:
         """Local training from a model.
 
@@ -97,19 +93,23 @@ class Client:
             model: where it starts.
             work: its settings.
             gradient: whether to return the full gradient at the start too.
-            terms: added to every step's gradient, of one row.
-            weights: of its samples; a batch's loss is their weighted sum, divided by the number of its samples.
+            options: other optional fields of ``TrainCall``, for one row.
 
         Returns:
             update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
         """
-        own = work.select(_FIRST)
-        steps = np.array([_shortened(own.count, self.steps, self._asked)])
-        options = own, steps, self._rows.drawn(), gradient
-        given = {"terms": None if terms is NO_TERMS else terms, "weights": weights}
-        more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        local = self._rows.trainer.train(model[None], self._position, _FIRST, *options, **more)
-        return LocalUpdates(*(None if part is None else part[0] for part in local))
+        work = work.select(_FIRST)
+        call = TrainCall(
+            models=model[None],
+            clients=self._position,
+            model_index=_FIRST,
+            work=work,
+            num_steps=np.array([_shortened(work.count, self.steps, self._asked)]),
+            stream=self._rows.drawn(),
+            gradient=gradient,
+            **options,
+        )
+        return self._rows.trainer.train(call).row(0)
 
     def gradient(self, model: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
         """Gradient of its full training loss."""
@@ -216,6 +216,35 @@ class ClientRows:
                 f"task {self.task} draws random numbers: run it with a stream, world.run(task, ids, stream)"
             )
         return self.stream
+
+    def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
+        """Some of the rows."""
+        return replace(self, clients=self.clients[some], active=self.active[some], steps=self.steps[some])
+
+    def train_call(
+        self,
+        models: Float[np.ndarray, "K P"],
+        model_index: Int[np.ndarray, "n"],
+        work: LocalTraining,
+        **options: Any,
+    ) -> TrainCall:
+        """The training of all rows, for the trainer; of a portion by its ``select``.
+
+        Args:
+            models: where training starts.
+            model_index: the model of each row.
+            work: settings of the training, for all rows.
+            options: other fields of ``TrainCall``.
+        """
+        call = TrainCall(
+            models=models,
+            clients=self.clients,
+            model_index=model_index,
+            work=work,
+            num_steps=self.steps,
+            stream=self.drawn(),
+        )
+        return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
         """The active rows by client, in portions of bounded memory, where each needs so many ``numbers``."""

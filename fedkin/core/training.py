@@ -58,8 +58,9 @@ class LocalTraining:
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of some rows."""
-        own = {name: getattr(self, name) for name in ("epochs", "positive")}
-        return replace(self, **{name: v[rows] for name, v in own.items() if isinstance(v, np.ndarray)})
+        by_row = {name: getattr(self, name) for name in ("epochs", "positive")}
+        selected = {name: value[rows] for name, value in by_row.items() if isinstance(value, np.ndarray)}
+        return replace(self, **selected) if selected else self
 
     def rate(self, round: int) -> float:
         """The learning rate of a communication round; before the first one, that of the first."""

@@ -14,14 +14,18 @@ import platform
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, DataError, MissingExtra, WorkerError
+from fedkin.core.train_call import TrainCall
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
 from fedkin.simulation.one_core import ONE_CORE
@@ -180,7 +184,7 @@ class ActorPool:
         """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
 
         Args:
-            method: ``trainer.train`` and the like.
+            method: of ``_Actor`` or of what it holds: ``train``, ``scorer.losses`` and the like.
             shared: arguments that all parts have, sent to each machine once.
             parts: their own arguments.
 
@@ -241,8 +245,12 @@ class _Actor:
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
-        worker, name = method.split(".")
-        return getattr(getattr(self, worker), name)(*shared, *own)
+        """What a method gives for a part of a call: arguments of all parts come first, then those of this part."""
+        return attrgetter(method)(self)(*shared, *own)
+
+    def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:
+        """Training of a part of a call, which came without its models."""
+        return self.trainer.train(replace(part, models=models))
 
 
 def versions() -> dict[str, str]:

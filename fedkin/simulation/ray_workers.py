@@ -8,16 +8,16 @@ of one process, whatever the number of actors. ``add_sums`` is for those who do 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import ClientRows
-from fedkin.core.randomness import Stream
 from fedkin.core.replies import ReplyBuilder
-from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.core.train_call import TrainCall
+from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.ray_pool import ActorPool, Cluster
 from fedkin.simulation.workers import AnyModel, Workers
@@ -51,28 +51,14 @@ class RayTrainer:
     def __init__(self, pool: ActorPool) -> None:
         self._pool, self._sizes = pool, pool.data.train.sizes
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "t"] | None = None,
-    ) -> LocalUpdates:
-        sizes = self._sizes[clients]
-        each = sizes if work.steps is None else np.full(len(clients), work.batch_size)
-        dealt = self._pool.deal(clients, each * num_steps)
-        own = []
-        for rows in dealt:
-            some = None if weights is None else weights[positions(sizes, rows)]
-            of_rows = (clients[rows], model_index[rows], work.select(rows), num_steps[rows])
-            own.append((*of_rows, stream, gradient, _terms_of(terms, rows), some))
-        parts = self._pool.compute("trainer.train", (models,), own)
-        return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+    def train(self, call: TrainCall) -> LocalUpdates:
+        sizes = self._sizes[call.clients]
+        samples = sizes if call.work.steps is None else np.full(len(call.clients), call.work.batch_size)
+        dealt = self._pool.deal(call.clients, samples * call.num_steps)
+        # Models go to each machine once, and not with every part of the call.
+        parts = [(replace(call.select(rows), models=call.models[:0]),) for rows in dealt]
+        results = self._pool.compute("train", (call.models,), parts)
+        return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
         """Let actors do a task and add up what their clients reply, and add up these sums in the order of the actors.
@@ -174,12 +160,6 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
     """
     offset, own = np.cumsum(sizes) - sizes, sizes[rows]
     return np.repeat(offset[rows] - (np.cumsum(own) - own), own) + np.arange(own.sum())
-
-
-def _terms_of(terms: GradientTerms, rows: Int[np.ndarray, "r"]) -> GradientTerms:
-    """The terms of some rows."""
-    own = {name: getattr(terms, name) for name in ROW_TERMS}
-    return terms._replace(**{name: value[rows] for name, value in own.items() if value is not None})
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:
