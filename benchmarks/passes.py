@@ -67,7 +67,8 @@ def counted() -> Iterator[Passes]:
 def _trained(data: Any, call: TrainCall) -> float:
     """Of each step that of w; those that give theta, or that of a model beside w."""
     sizes = data.train.sizes[call.clients]
-    each = call.num_steps * (sizes if call.work.steps is None else np.minimum(call.work.batch_size, sizes))
+    in_a_step = np.minimum(call.work.batch_size, sizes)
+    each = call.num_steps * (sizes if call.work.steps is None else in_a_step)
     times = 1 if call.envelope is None else call.envelope.steps
     first = sizes.sum() if call.gradient else 0
     return float(each.sum() * (times + (call.mixed is not None)) + first)

@@ -23,10 +23,12 @@ def _add_scaled(a: Any, factor: Any, b: Any) -> Any:
 
 
 class GradientTerms(NamedTuple):
-    """Terms of each row's loss, by what they add to the gradient of every step before it is cut to ``clip_norm``.
+    """Terms of each row's loss, by what they add to the gradient of every step, before it is cut to
+    ``clip_norm``.
 
-    Every field has an entry for each row: a vector [r P], or a number [r]. A new term is a field and its lines in
-    ``added_to``, which all libraries run: the arrays of a call are NumPy's, a trainer makes them its library's.
+    Every field has an entry for each row: a vector [r P], or a number [r]. A new term is a field
+    and its lines in ``added_to``, which all libraries run: the arrays of a call are NumPy's, and a
+    trainer makes them those of its library.
     """
 
     correction: Any = None  # [r P] a constant vector
@@ -37,7 +39,7 @@ class GradientTerms(NamedTuple):
         """A gradient with the terms.
 
         Args:
-            gradient: of the loss without them; of all rows, or of one row, or of one entry of its model.
+            gradient: of the loss without them, of all rows, one row, or one entry of its model.
             w: where the gradient was taken, in the same shape.
             add_scaled: (a, factor, b) to a + factor b, in the rounding of the library.
         """
@@ -56,7 +58,7 @@ class GradientTerms(NamedTuple):
         return GradientTerms(*(None if term is None else function(term) for term in self))
 
     def by_entry(self, cut: Callable[[Any], Sequence[Any]], entries: int) -> list[GradientTerms]:
-        """One row's terms for each entry of its model: vectors are cut, numbers are the same for all.
+        """One row's terms for each entry of its model: vectors are cut, numbers stay the same.
 
         Args:
             cut: from a vector [P] to its parts, one for each entry.
@@ -67,7 +69,7 @@ class GradientTerms(NamedTuple):
 
 
 class MixedModel(NamedTuple):
-    """A model v of each row, trained beside w by the same batches and optimiser on the loss of
+    """A second model v of each row, trained by the same batches and optimiser as w on the loss of
     share v + (1 - share) w, where w is a constant."""
 
     start: Any  # [r P] where v begins
@@ -79,8 +81,8 @@ class MixedModel(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """Steps on the Moreau envelope of a batch's loss f, whose gradient is strength (w - theta), where theta minimises
-    f(theta) + strength/2 |theta - w|^2."""
+    """Steps on the Moreau envelope of a batch's loss f, whose gradient is strength (w - theta),
+    where theta minimises f(theta) + strength/2 |theta - w|^2."""
 
     strength: float
     steps: int  # of gradient descent from w that give theta
@@ -98,15 +100,16 @@ class TrainCall:
         work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
         num_steps: epochs of each row, or steps where ``work.steps`` is set.
         stream: random numbers of the call.
-        gradient: whether the full gradient of each row at the start is wanted, too. Not of detectors.
-        terms: added to the gradients; None: none. Not of detectors, as are the next three.
+        gradient: whether the full gradient of each row at the start is wanted, too. Not of
+            detectors, as are all other options.
+        terms: added to the gradients; None: none.
         trained: which parameters move; None: all.
-        mixed: a model of each row that is trained beside; None: none.
-        envelope: in place of the loss; ``own`` of the result is then how far the theta of the last batch is from w's
-            start. None: training on the loss itself.
-        weights: of the samples of each row's client in the loss; None: all 1. The loss of a batch of B samples is their
-            weighted sum divided by B, so that half the weight is half the step. Not of detectors; a full gradient has
-            none.
+        mixed: a second model of each row, trained in a mix with the first; None: none.
+        envelope: in place of the loss; ``own`` of the result is then the theta of the last batch,
+            minus the model where training starts. None: training on the loss itself.
+        weights: of the samples of each row's client in the loss; None: all 1. The loss of a batch
+            of B samples is their weighted sum divided by B, so that half the weight is half the
+            step. A full gradient has no weights.
     """
 
     models: Float[np.ndarray, "K P"]
@@ -129,7 +132,7 @@ class TrainCall:
         return {field.name for field in optional if getattr(self, field.name) is not field.default}
 
     def select(self, rows: Int[np.ndarray, "q"]) -> TrainCall:
-        """The call of some of its rows; models are as they were, since rows refer to them by number."""
+        """The call of some of its rows, with all models, since rows refer to them by number."""
         return replace(
             self,
             clients=self.clients[rows],

@@ -59,8 +59,10 @@ class LocalTraining:
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of some rows."""
         by_row = {name: getattr(self, name) for name in ("epochs", "positive")}
-        selected = {name: value[rows] for name, value in by_row.items() if isinstance(value, np.ndarray)}
-        return replace(self, **selected) if selected else self
+        arrays = {name: v for name, v in by_row.items() if isinstance(v, np.ndarray)}
+        if not arrays:
+            return self
+        return replace(self, **{name: values[rows] for name, values in arrays.items()})
 
     def rate(self, round: int) -> float:
         """The learning rate of a communication round; before the first one, that of the first."""

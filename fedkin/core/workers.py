@@ -20,7 +20,7 @@ class LocalUpdates(NamedTuple):
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
-    own: Any = None  # [r P] the same as ``update``, of a client's own model; None where the call has none
+    own: Any = None  # [r P] the same as ``update``, of clients' own models; None without them
 
     def row(self, index: int) -> LocalUpdates:
         """Results of one row, without the axis of rows."""

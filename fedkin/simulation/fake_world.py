@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.client import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
@@ -50,27 +51,44 @@ class FakeWorld(SimulatedWorld):
         self.total_clients, parameters = self.target.shape
         last = self.head or slice(0, parameters)
         self.spec = ModelSpec(parameters, {}, last, last, self.detects)
-        self.ledger, self.population = Ledger(), Population()
+        self.ledger = Ledger()
+        self.population = Population()
         self.model: Any = _Name("fake")
         self.data: Any = _Samples(self)
         self._first_data: Any = _Labels(self.data.label_counts())
         self._scorer = self._trainer = _Quadratic(self)
-        self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
-        self._shifted_data, self._compiled, self._sum_by_actor, self._now = None, True, False, Stream(0)
-        self._stale_counts, self._files, self.identity = False, {}, None
+        self._ids = np.arange(self.total_clients)
+        self._memory = ClientMemory(self.total_clients)
+        self._shifted_data = None
+        self._compiled = True
+        self._sum_by_actor = False
+        self._now = Stream(0)
+        self._stale_counts = False
+        self._files = {}
+        self.identity = None
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
-    def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Any, Any]:
+    def _limited(
+        self,
+        clients: Int[np.ndarray, "r"],
+        own: list[np.ndarray],
+    ) -> tuple[ClientSamples, ClientEngine]:
         garbage = np.flatnonzero(np.isin(clients, list(self.garbage)))
         counts = None if self.counts is None else self.counts[clients]
         sizes = np.array([len(rows) for rows in own], np.int64)
-        part = FakeWorld(self.target[clients], sizes, garbage=frozenset(garbage.tolist()), counts=counts)
+        part = FakeWorld(
+            target=self.target[clients],
+            examples=sizes,
+            garbage=frozenset(garbage.tolist()),
+            counts=counts,
+        )
         part.data.x = self.data.x[clients]
-        return part.data, part._scorer, part._trainer
+        samples = ClientSamples(self._ids[clients], part.data, first_data=part.data)
+        return samples, ClientEngine(part._scorer, part._trainer, together=self.spec.detects)
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         away = self.silent if task.work is not None else self.silent | self.garbage
@@ -100,7 +118,8 @@ class _Samples:
     scored_split = "test"
 
     def __init__(self, world: FakeWorld) -> None:
-        self._world, clients = world, world.total_clients
+        clients = world.total_clients
+        self._world = world
         self.x = np.zeros((clients, 1), np.float32) if world.features is None else world.features
         self._rows = Ragged(np.arange(clients), np.arange(clients + 1))
 
@@ -235,7 +254,8 @@ def _step(
         gradient = np.concatenate(call.weights)[:, None] * gradient
     gradient = gradient + call.work.mu * (w - start)
     if call.terms is not None:
-        by_row = call.terms.map(lambda term: term.reshape(len(term), -1))  # numbers in a column, beside vectors
+        # Numbers become a column, which multiplies the rows of a vector.
+        by_row = call.terms.map(lambda term: term.reshape(len(term), -1))
         gradient = by_row.added_to(gradient, w)
     return gradient if call.trained is None else gradient * call.trained
 

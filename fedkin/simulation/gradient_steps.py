@@ -62,7 +62,11 @@ def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> T
     return w if updated is None else model.with_statistics(w, updated)
 
 
-def begun(model: Model, optimizer: optax.GradientTransformation, mixed: MixedModel | None) -> tuple[Tree, Any] | None:
+def begun(
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    mixed: MixedModel | None,
+) -> tuple[Tree, Any] | None:
     """A client's own model with its optimiser's memory, before the first step; None where it has none.
 
     Args:

@@ -131,13 +131,13 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
             last_sum = last_sum + jnp.where(s >= row.num_steps - row.per_epoch, summed, 0)
             return w, memory, own, last_sum, first_sum + jnp.where(s < row.per_epoch, summed, 0)
 
-        zero = jnp.zeros(2)
         own = (start, None) if recipe.inner_steps else begun(model, optimizer, row.mixed)
-        begin = (start, optimizer.init(start), own, zero, zero)
+        begin = (start, optimizer.init(start), own, jnp.zeros(2), jnp.zeros(2))
         w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, row.num_steps, step, begin)
         at_start = None
         if recipe.gradient:
-            at_start = _full_gradient(model, start, work, row.first, jnp.minimum(row.per_epoch, row.num_steps))
+            first_epoch = jnp.minimum(row.per_epoch, row.num_steps)
+            at_start = _full_gradient(model, start, work, row.first, first_epoch)
         own_start = received if row.mixed is None else row.mixed.start
         return LocalUpdates(
             update=flatten(w) - received,
@@ -151,18 +151,29 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
     return jax.lax.map(client, work.rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
-def _each_model(one: Callable[[PlannedRows, Any], LocalUpdates], detects: bool, row: PlannedRows) -> LocalUpdates:
+def _each_model(
+    one: Callable[[PlannedRows, Any], LocalUpdates],
+    detects: bool,
+    row: PlannedRows,
+) -> LocalUpdates:
     """Training of a row: of its one model, or side by side of all models of its group."""
     if not row.model_index.ndim:
         return one(row._replace(positive=None), None)
 
-    def of_member(model_index: Array, positive: Array, member: Array) -> LocalUpdates:
-        return one(row._replace(model_index=model_index, positive=positive if detects else None), member)
+    def of_member(model_index: Array, positive: Any, member: Array) -> LocalUpdates:
+        positive = positive if detects else None
+        return one(row._replace(model_index=model_index, positive=positive), member)
 
     return jax.vmap(of_member)(row.model_index, row.positive, jnp.arange(len(row.model_index)))
 
 
-def _batch(work: Plan, row: PlannedRows, at: Array, key: Array | None, member: Array | None) -> tuple[Any, ...]:
+def _batch(
+    work: Plan,
+    row: PlannedRows,
+    at: Array,
+    key: Array | None,
+    member: Array | None,
+) -> tuple[Any, ...]:
     """The batch of a step, as ``batch_loss`` takes it.
 
     Args:
@@ -188,7 +199,9 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
     """Gradient of the mean training loss over all samples of every row, in inference mode and with the penalty.
 
     Args:
-        model, mesh, models: the model, D devices, and the parameters that ``work.rows.model_index`` refers to.
+        model: the model.
+        mesh: D devices.
+        models: parameters of K models, which ``work.rows.model_index`` refers to.
         work: the plan, its batches holding every sample of a row once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
@@ -196,7 +209,8 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
     def client(row: PlannedRows) -> Array:
-        return _full_gradient(model, model.unflatten(models[row.model_index]), work, row.first, row.num_steps)
+        w = model.unflatten(models[row.model_index])
+        return _full_gradient(model, w, work, row.first, row.num_steps)
 
     return jax.lax.map(client, work.rows)
 
@@ -215,7 +229,8 @@ def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array
         return jax.tree.map(jnp.add, total, jax.grad(summed)(w, indices, mask)), examples + count
 
     zero = jax.tree.map(jnp.zeros_like, w)
-    total, examples = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.steps.valid.dtype)))
+    begin = (zero, jnp.zeros((), work.steps.valid.dtype))
+    total, examples = jax.lax.fori_loop(0, steps, step, begin)
     if model.statistics:  # running statistics have no gradient
         total = model.with_statistics(total, zero)
     gradient = flatten(total) / jnp.maximum(examples, 1)

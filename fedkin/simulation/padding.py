@@ -16,8 +16,8 @@ from fedkin.simulation.batching import Batches, rounded_up
 
 @dataclass(frozen=True)
 class ProgramRows:
-    """Rows of a compiled program with their batches, before they are padded. A row is a client with a model, or with a
-    group of G models that train on the same batches.
+    """Rows of a compiled program with their batches, before they are padded. A row is a client with
+    a model, or with a group of G models that train on the same batches.
 
     Attributes:
         clients: of each row.
@@ -45,7 +45,8 @@ class ProgramRows:
 
     def select(self, rows: Int[np.ndarray, "r"]) -> ProgramRows:
         """Some of the rows."""
-        return ProgramRows(**{field.name: _selected(getattr(self, field.name), rows) for field in fields(self)})
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return ProgramRows(**{name: _selected(value, rows) for name, value in values.items()})
 
 
 def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
@@ -154,7 +155,9 @@ def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
     return values.astype(np.float32, copy=False)
 
 
-def _end_to_end(parts: Sequence[Float[np.ndarray, "_ ..."]] | None) -> Float[np.ndarray, "S ..."] | None:
+def _end_to_end(
+    parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
+) -> Float[np.ndarray, "S ..."] | None:
     """Numbers of each row's steps as one array; None where there are none."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
@@ -177,13 +180,15 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
 
 
 def _stacked(parts: Sequence[Any], size: int) -> Any:
-    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None where a device has none."""
+    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None where a device
+    has none."""
     if any(part is None for part in parts):
         return None
     if isinstance(parts[0], tuple):
         return type(parts[0])(*(_stacked(field, size) for field in zip(*parts, strict=True)))
     stacked = np.zeros((len(parts), size, *parts[0].shape[1:]), parts[0].dtype)
-    for row, part in zip(stacked, parts, strict=True):  # samples are large: one copy, and no second one to stack them
+    # Samples are large: one copy, and no second one to stack them.
+    for row, part in zip(stacked, parts, strict=True):
         row[: len(part)] = part
     return stacked
 
@@ -192,7 +197,8 @@ def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
     """Padded number of steps. Where all rows train for the same number of epochs, it is the most that these numbers of
     rows and samples can need, so that many calls have one size."""
     needed = max(len(plan.steps.valid) for plan in plans)
-    passes = set(np.concatenate([-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]).tolist())
+    epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
+    passes = set(np.concatenate(epochs).tolist())
     usual = passes.pop() * (samples // plans[0].steps.batches.shape[1] + rows)
     return power_of_two(needed) if passes or usual < needed else usual
 

@@ -57,13 +57,17 @@ class Cluster:
         if not self.ray.is_initialized():
             # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or not
             address = "local" if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
-            own = {"num_cpus": os.cpu_count(), "include_dashboard": False} if engine == LOCAL else {}
+            options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+            if engine == LOCAL:
+                options |= {"num_cpus": os.cpu_count(), "include_dashboard": False}
             try:
                 with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # JAX's, of a fork that execs
-                    self.ray.init(address, **own, log_to_driver=False, logging_level=logging.ERROR)
+                    self.ray.init(address, **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
-                raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
+                raise ConfigError(
+                    f"run.engine = {engine}: {reason}; start a cluster with ray start --head",
+                ) from error
         machines = [node for node in self.ray.nodes() if node["Alive"]]
         resources = self.ray.cluster_resources()
         self.total_cores = cores = int(resources.get("CPU", 1))
@@ -104,7 +108,10 @@ class ActorPool:
         ids: Int[np.ndarray, "N"],
         clients_per_batch: int | None,
     ) -> None:
-        self.data, self._connect, self._model, self._ids = data, cluster, model, ids
+        self.data = data
+        self._connect = cluster
+        self._model = model
+        self._ids = ids
         self._cluster: Cluster | None = None
         self._clients_per_batch = clients_per_batch
         self._actors: list[Any] = []  # that compute
@@ -117,8 +124,8 @@ class ActorPool:
         self.ray = cluster.ray
         packed = self.data.packed  # in a folder that every machine must reach
         held = self.data if packed is None else packed.folder.resolve()
-        own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.cores == 1 else None)
-        self._parts = self.ray.put(own)
+        devices = 1 if cluster.cores == 1 else None
+        self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
         if cluster.gpus:  # Ray shows an actor those that it has reserved for it, and no others
             options["num_gpus"] = cluster.gpus
@@ -174,7 +181,8 @@ class ActorPool:
         self._join()
         _, first, row = np.unique(clients, return_index=True, return_inverse=True)
         total = np.bincount(row.ravel(), work, len(first))
-        loads, owner = np.zeros(len(self._actors)), np.zeros(len(first), np.int64)
+        loads = np.zeros(len(self._actors))
+        owner = np.zeros(len(first), np.int64)
         for client in np.argsort(-total, kind="stable"):
             owner[client] = np.argmin(loads)
             loads[owner[client]] += total[client]
@@ -245,7 +253,13 @@ class _Actor:
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
-        """What a method gives for a part of a call: arguments of all parts come first, then those of this part."""
+        """A method's result for a part of a call.
+
+        Args:
+            method: by name.
+            shared: its first arguments, those of all parts.
+            own: its other arguments, those of this part.
+        """
         return attrgetter(method)(self)(*shared, *own)
 
     def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:

@@ -61,11 +61,15 @@ class Trainer:
         self._repeated = RepeatedSamples()
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """As the protocol says; a call that has no number of lanes yet is trained with several, and measured."""
+        """As the protocol says. The first call chooses the number of lanes where none was given."""
         if self._lanes is None:
-            lanes = fastest_lanes(self._model, len(call.clients), lambda lanes: self._side_by_side(lanes).train(call))
+            lanes = fastest_lanes(
+                self._model,
+                len(call.clients),
+                lambda lanes: self._side_by_side(lanes).train(call),
+            )
             return self._side_by_side(lanes).train(call)
-        # Rows of one client that differ in their model alone: detectors, and components of a mixture.
+        # Rows of one client differ in their model only: detectors, and components of a mixture.
         if call.work.positive is not None or call.options == {"weights"}:
             return self._train_groups(call)
         return self._train_rows(call)
@@ -82,8 +86,12 @@ class Trainer:
         batches = self._batches(call)
         rows = self._program_rows(call, batches)
         if call.weights is not None:
-            rows = replace(rows, weights=[own[b.rows] for own, b in zip(call.weights, batches, strict=True)])
-        # Batches of a number of steps may have a sample twice, or not at all: a full gradient needs others.
+            rows = replace(
+                rows,
+                weights=[own[b.rows] for own, b in zip(call.weights, batches, strict=True)],
+            )
+        # Batches of a number of steps may have a sample twice, or not at all: a full gradient needs
+        # batches of all samples.
         separate = call.gradient and call.work.steps is not None
         recipe = _recipe(call.work, self._lanes or 1, gradient=call.gradient and not separate)
         if call.envelope is not None:
@@ -91,7 +99,8 @@ class Trainer:
         updates = self._compute(recipe, call, rows)
         if not separate:
             return updates
-        return updates._replace(gradient=self.gradients(call.models, call.clients, call.model_index))
+        gradient = self.gradients(call.models, call.clients, call.model_index)
+        return updates._replace(gradient=gradient)
 
     def _train_groups(self, call: TrainCall) -> LocalUpdates:
         """Training of detectors, or of components of a mixture: those of one client are one row of the program, and
@@ -103,12 +112,12 @@ class Trainer:
         for members in by_client(call.clients, call.num_steps):
             groups = call.select(members[:, 0])
             batches = self._batches(groups)
-            rows = replace(
-                self._program_rows(groups, batches),
-                model_index=call.model_index[members],
-                positive=None if call.work.positive is None else call.work.positive[members],
-                weights=None if call.weights is None else _group_weights(batches, call.weights, members),
-            )
+            rows = self._program_rows(groups, batches)
+            rows = replace(rows, model_index=call.model_index[members])
+            if call.work.positive is not None:
+                rows = replace(rows, positive=call.work.positive[members])
+            if call.weights is not None:
+                rows = replace(rows, weights=_group_weights(batches, call.weights, members))
             local = self._compute(recipe, call, rows)
             update[members] = local.update
             last[members] = local.loss
@@ -139,10 +148,11 @@ class Trainer:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         sizes = self._data.train.sizes
+        width = min(_WIDTH, self._largest)
         rows = ProgramRows(
             clients=clients,
             model_index=model_index,
-            batches=[sequential_batches(int(sizes[c]), min(_WIDTH, self._largest)) for c in clients],
+            batches=[sequential_batches(int(sizes[c]), width) for c in clients],
             words=_no_words(clients),
         )
         owned, plans = self._distribute(rows, gather=True)
@@ -150,15 +160,26 @@ class Trainer:
         gradients = local_training.gradients(self._model, mesh, replicate(mesh, models), shard(mesh, plans))
         return _gathered(np.asarray(gradients), owned)
 
-    def _distribute(self, rows: ProgramRows, gather: bool) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
+    def _distribute(
+        self,
+        rows: ProgramRows,
+        gather: bool,
+    ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
         """The rows of each device, and the plans of all devices as one.
 
         Args:
             rows: of the program.
-            gather: whether to collect the samples that the rows use; else batches are rows of the data set.
+            gather: whether to collect the samples that the rows use; else batches are rows of the
+                data set.
         """
-        owned = rows_by_device(rows.batches, min(len(self._devices), len(rows.clients)), self._lanes or 1)
-        kept = SamplesOfCall() if self._keep else self._repeated.begin([rows.clients[own] for own in owned])
+        owned = rows_by_device(
+            rows.batches,
+            min(len(self._devices), len(rows.clients)),
+            self._lanes or 1,
+        )
+        kept = SamplesOfCall()
+        if not self._keep:
+            kept = self._repeated.begin([rows.clients[own] for own in owned])
         x = self._data.x if kept.samples is None else None
         plans = [plan(x, self._data.y, self._data.train, rows.select(own), gather) for own in owned]
         whole = stack_plans(plans)
@@ -168,7 +189,7 @@ class Trainer:
         return owned, whole
 
     def _program_rows(self, call: TrainCall, batches: list[Batches]) -> ProgramRows:
-        """The rows of a call, with their random numbers and whatever its settings give each of them."""
+        """The rows of a call, with their random numbers and with the settings of each of them."""
         class_weights = None
         if call.work.class_weights is not None:
             class_weights = call.work.loss_weights(self._data.label_counts(clients=call.clients))
@@ -196,7 +217,12 @@ class Trainer:
         pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
         drawn = {
             (client, steps): local_batches(
-                int(sizes[client]), call.work, steps, int(self._ids[client]), call.stream, self._largest
+                int(sizes[client]),
+                call.work,
+                steps,
+                int(self._ids[client]),
+                call.stream,
+                self._largest,
             )
             for client, steps in dict.fromkeys(pairs)
         }
@@ -209,14 +235,21 @@ def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
 
 
 def _without_unused_models(call: TrainCall) -> TrainCall:
-    """The same call; where it has many more models than rows, with those of the rows alone: of a thousand peers' models
-    only those that are trained go to a device. Fewer are left as they are: each number of models is a program of its
-    own, and rounds of another number of clients would compile more of them."""
+    """The same call; where it has many more models than rows, with the rows' models only.
+
+    Of a thousand peers' models only those that are trained go to a device. Fewer are left as they
+    are: each number of models needs another compiled program, and rounds of another number of
+    clients would compile many of them.
+    """
     used, index = np.unique(call.model_index, return_inverse=True)
     count = rounded_up(len(call.model_index))
     if _MANY * count >= len(call.models):
         return call
-    return replace(call, models=call.models[np.pad(used, (0, count - len(used)))], model_index=index)
+    return replace(
+        call,
+        models=call.models[np.pad(used, (0, count - len(used)))],
+        model_index=index,
+    )
 
 
 def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:
@@ -237,7 +270,9 @@ def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bo
 
 
 def _group_weights(
-    batches: list[Batches], weights: Sequence[Float[np.ndarray, "_"]], members: Int[np.ndarray, "g G"]
+    batches: list[Batches],
+    weights: Sequence[Float[np.ndarray, "_"]],
+    members: Int[np.ndarray, "g G"],
 ) -> list[Float[np.ndarray, "_ G _"]]:
     """The weights of the samples of each step, [S G B] for every group.
 

@@ -63,16 +63,30 @@ class Controlled(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         old = client.memory.get(_CONTROL, np.zeros_like(self.control))[None]
         terms = GradientTerms(correction=self.control - old)
-        local = client.train(self.models[self.model_index[0]], self.work, self.option == "I", terms=terms)
+        local = client.train(
+            self.models[self.model_index[0]],
+            self.work,
+            self.option == "I",
+            terms=terms,
+        )
         size = np.array([len(client.samples()[1])])
-        arrays, sound = self._results(old, local.as_rows(), self._way(size, np.array([client.steps])))
+        arrays, sound = self._results(
+            old,
+            local.as_rows(),
+            self._way(size, np.array([client.steps])),
+        )
         if sound[0]:
             client.memory[_CONTROL] = old[0] + arrays["control_update"][0]
         return {name: array[0] for name, array in arrays.items()} | {"examples": 1, "model_index": self.model_index[0]}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
-        call = rows.train_call(self.models, self.model_index, self.work, gradient=self.option == "I")
+        call = rows.train_call(
+            self.models,
+            self.model_index,
+            self.work,
+            gradient=self.option == "I",
+        )
         for some in rows.portions(4 * len(self.control)):
             old = rows.memory.read(_CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none))))
             terms = GradientTerms(correction=self.control - old)

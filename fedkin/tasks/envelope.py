@@ -45,7 +45,12 @@ class TrainEnvelope(Train):
 
     def compute(self, client: Client) -> dict[str, Any]:
         index = np.asarray(self.model_index)[0]
-        local = client.train(self.models[index], self.work, self.gradient, envelope=self._envelope())
+        local = client.train(
+            self.models[index],
+            self.work,
+            self.gradient,
+            envelope=self._envelope(),
+        )
         own = self.models[index] + local.own
         if sound_rows(_MODEL, own[None])[0] and np.isfinite(local.update).all():
             client.memory[OWN] = own
@@ -55,7 +60,13 @@ class TrainEnvelope(Train):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
-        call = rows.train_call(self.models, index, self.work, gradient=self.gradient, envelope=self._envelope())
+        call = rows.train_call(
+            self.models,
+            index,
+            self.work,
+            gradient=self.gradient,
+            envelope=self._envelope(),
+        )
         for some in rows.portions(2 * self.models.shape[1]):  # w and theta
             local = rows.trainer.train(call.select(some))
             own = self.models[index[some]] + np.asarray(local.own)

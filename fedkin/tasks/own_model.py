@@ -69,7 +69,12 @@ class TrainBeside(Train):
             done = rows.steps[some]
             steps = done if self.own_epochs is None else shortened(self.own_epochs, done, self.work.select(some))
             part = rows.select(some)
-            call = part.train_call(own_and_padding(own), np.arange(len(some)), work.select(some), terms=terms)
+            call = part.train_call(
+                own_and_padding(own),
+                np.arange(len(some)),
+                work.select(some),
+                terms=terms,
+            )
             local = rows.trainer.train(replace(call, num_steps=steps))
             own = own + np.asarray(local.update)
             sound = sound_rows(_MODEL, own)

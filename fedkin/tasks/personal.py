@@ -83,7 +83,8 @@ class Personal(Task):
             kept = _heads(self, rows, some)
             models = _padded(join(self.models[self.model_index[some]], kept, self.head))
             part = rows.select(some)
-            local = self._trained(rows, part.train_call(models, np.arange(len(some)), self.work.select(some)))
+            call = part.train_call(models, np.arange(len(some)), self.work.select(some))
+            local = self._trained(rows, call)
             arrays, heads, sound = self._results(kept, local)
             if sound.any():
                 rows.store(_HEAD, some[sound], heads[sound])
@@ -100,7 +101,8 @@ class Personal(Task):
             return rows.trainer.train(call)
         work = self._head_work()
         steps = shortened(work.count, call.num_steps, call.work)
-        head = rows.trainer.train(replace(call, work=work, num_steps=steps, trained=self._only(head=True)))
+        head_call = replace(call, work=work, num_steps=steps, trained=self._only(head=True))
+        head = rows.trainer.train(head_call)
         models = call.models.copy()
         models[: len(call.clients)] += head.update
         body = rows.trainer.train(replace(call, models=models, trained=self._only(head=False)))

@@ -86,7 +86,12 @@ class TrainTowards(Train):
             own = rows.memory.read(OWN, clients, anchor)
             part = rows.select(some)
             terms = self._terms(anchor, importance)
-            call = part.train_call(own_and_padding(own), np.arange(len(some)), self.work.select(some), terms=terms)
+            call = part.train_call(
+                own_and_padding(own),
+                np.arange(len(some)),
+                self.work.select(some),
+                terms=terms,
+            )
             local = rows.trainer.train(call)
             solution = own + np.asarray(local.update)
             sound = sound_rows(self.up.arrays["update"], solution)

@@ -50,8 +50,10 @@ class _Regression(_Quadratic):
         self.x, self.y, self.lr = x, y, lr
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        updates, trained = [], np.ones(call.models.shape[1]) if call.trained is None else call.trained
-        for client, start in zip(call.clients, call.models[call.model_index].astype(np.float64), strict=True):
+        updates = []
+        trained = np.ones(call.models.shape[1]) if call.trained is None else call.trained
+        starts = call.models[call.model_index].astype(np.float64)
+        for client, start in zip(call.clients, starts, strict=True):
             model, x = start.copy(), self.x[client]
             for _step in range(int(call.num_steps.max())):
                 body, h = model[:3], model[3]

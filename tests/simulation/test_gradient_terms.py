@@ -86,7 +86,12 @@ def test_terms(names: str, work: str, library: int) -> None:
         assert not got.update[:, ~own.trained].any()
 
 
-def own_by_hand(row: int, start: np.ndarray, own: MixedModel, work: LocalTraining) -> tuple[np.ndarray, np.ndarray]:
+def own_by_hand(
+    row: int,
+    start: np.ndarray,
+    own: MixedModel,
+    work: LocalTraining,
+) -> tuple[np.ndarray, np.ndarray]:
     """The way of the model of a row, and of the one beside it, in the mix of both."""
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)

@@ -40,7 +40,12 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
         steps = slice(made.rows.first[row], made.rows.first[row] + made.rows.num_steps[row])
         np.testing.assert_array_equal(made.steps.valid[steps], batch.valid)
-        for taken, rows, count in zip(made.steps.batches[steps], batch.rows, batch.valid, strict=True):
+        for taken, rows, count in zip(
+            made.steps.batches[steps],
+            batch.rows,
+            batch.valid,
+            strict=True,
+        ):
             expected = owned[client][rows[:count]]
             np.testing.assert_array_equal(made.x[taken[:count], 0], expected)
             np.testing.assert_array_equal(made.y[taken[:count]], y[expected])

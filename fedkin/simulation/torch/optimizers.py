@@ -54,7 +54,11 @@ class EntryTerms(NamedTuple):
     trained: list[Tensor] | None  # 1 where the entry is trained, else 0
 
 
-def entry_terms(call: TrainCall, entries: Mapping[str, Tensor], slices: Mapping[str, slice]) -> EntryTerms:
+def entry_terms(
+    call: TrainCall,
+    entries: Mapping[str, Tensor],
+    slices: Mapping[str, slice],
+) -> EntryTerms:
     """What a call of one row changes in its gradients, as tensors.
 
     Args:
@@ -106,7 +110,7 @@ class Gradients:
         added, trained = self._terms
         if added is not None:
             rows = zip(added, gradients, self.entries, strict=True)
-            gradients = [terms.added_to(gradient, entry, _add_scaled) for terms, gradient, entry in rows]
+            gradients = [terms.added_to(g, entry, _add_scaled) for terms, g, entry in rows]
         if trained is not None:
             self._before = [entry.detach().clone() for entry in self.entries]
             gradients = [g * t for g, t in zip(gradients, trained, strict=True)]
@@ -118,7 +122,8 @@ class Gradients:
         if self._terms.trained is None:
             return
         with torch.no_grad():
-            for entry, old, moves in zip(self.entries, self._before, self._terms.trained, strict=True):
+            entries = zip(self.entries, self._before, self._terms.trained, strict=True)
+            for entry, old, moves in entries:
                 entry.copy_(torch.where(moves > 0, entry, old))
 
 

@@ -34,7 +34,12 @@ class OwnModel:
     """
 
     def __init__(
-        self, model: FlatModule, network: nn.Module, mixed: MixedModel, work: LocalTraining, round: int
+        self,
+        model: FlatModule,
+        network: nn.Module,
+        mixed: MixedModel,
+        work: LocalTraining,
+        round: int,
     ) -> None:
         self._start = mixed.start
         self._share = float(mixed.share)

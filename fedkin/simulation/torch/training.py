@@ -30,7 +30,13 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
-from fedkin.simulation.torch.optimizers import Optimizer, OwnOptimizer, entry_terms, gradients_of, make_optimizer
+from fedkin.simulation.torch.optimizers import (
+    Optimizer,
+    OwnOptimizer,
+    entry_terms,
+    gradients_of,
+    make_optimizer,
+)
 from fedkin.simulation.torch.own_model import Minimiser, OwnModel
 
 _WIDTH = 64  # samples at a time of a full gradient
@@ -63,7 +69,9 @@ class Trainer:
                 first[row] = local.first_loss
                 if own is not None:
                     own[row] = local.own
-        full = self.gradients(call.models, call.clients, call.model_index) if call.gradient else None
+        full = None
+        if call.gradient:
+            full = self.gradients(call.models, call.clients, call.model_index)
         return LocalUpdates(update, last, first, full, own)
 
     def gradients(
@@ -85,7 +93,14 @@ class Trainer:
         number = int(self._ids[client])
         start = call.models[call.model_index[0]]
         size = int(self._data.train.sizes[client])
-        batches = local_batches(size, call.work, int(call.num_steps[0]), number, call.stream, largest=size)
+        batches = local_batches(
+            samples=size,
+            work=call.work,
+            num_steps=int(call.num_steps[0]),
+            client=number,
+            stream=call.stream,
+            largest=size,
+        )
         seed_torch(call.stream.child("device").words(number))
         network = self._model.network(start).train()
         own: OwnModel | Minimiser | None = None
@@ -108,7 +123,11 @@ class Trainer:
         )
 
     def _steps(
-        self, call: TrainCall, network: nn.Module, own: OwnModel | Minimiser | None, batches: Batches
+        self,
+        call: TrainCall,
+        network: nn.Module,
+        own: OwnModel | Minimiser | None,
+        batches: Batches,
     ) -> Float[np.ndarray, "S"]:
         """The loss of every step of the one client of a call.
 
@@ -145,7 +164,13 @@ class Trainer:
         """The optimiser of the one client of a call."""
         named = trainable_entries(network)
         terms = entry_terms(call, named, self._model.spec.slices)
-        return make_optimizer(list(named.values()), call.work, call.work.rate(call.stream.round), self._model, terms)
+        return make_optimizer(
+            entries=list(named.values()),
+            work=call.work,
+            rate=call.work.rate(call.stream.round),
+            model=self._model,
+            terms=terms,
+        )
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""

@@ -33,7 +33,12 @@ def dropping() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 16), nn.Dropout(0.5), nn.Linear(16, 3))
 
 
-def trained(make: Callable, engine: str, work: LocalTraining, option: Any) -> tuple[np.ndarray, LocalUpdates, Any]:
+def trained(
+    make: Callable,
+    engine: str,
+    work: LocalTraining,
+    option: Any,
+) -> tuple[np.ndarray, LocalUpdates, Any]:
     """The start, what a training from there gives, and the model.
 
     ``option`` is a function from the start of the three clients to their own model, or to the envelope.
@@ -79,7 +84,11 @@ def test_statistics_of_the_mix_after_a_batch(engine: str) -> None:
         share = mixed.share[client]
         before = share * mixed.start[client, mean] + (1 - share) * start[0, mean]
         after = (1 - MOMENTUM) * before + MOMENTUM * batch
-        np.testing.assert_allclose(mixed.start[client, mean] + made.own[client, mean], after, atol=1e-5)
+        np.testing.assert_allclose(
+            mixed.start[client, mean] + made.own[client, mean],
+            after,
+            atol=1e-5,
+        )
 
 
 @pytest.mark.parametrize("engine", ["torch", "jax"])
