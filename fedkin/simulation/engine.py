@@ -133,7 +133,8 @@ class SimulatedWorld:
             return
         data, self.shifted_clients = self._shifted_data.at(stream)
         if data is not self.data:
-            self.data, self.true_clusters = data, data.true_clusters
+            self.data = data
+            self.true_clusters = data.true_clusters
             self._scorer, self._trainer = self._workers(data)
 
     def check_samples(self) -> None:

@@ -85,7 +85,8 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
     def one(shared: Any, own: Any) -> Any:
         return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
 
-    split, whole = PartitionSpec("devices"), PartitionSpec()
+    split = PartitionSpec("devices")
+    whole = PartitionSpec()
     return jax.shard_map(one, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
 
 

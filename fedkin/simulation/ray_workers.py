@@ -55,7 +55,7 @@ class RayTrainer:
 
     def train(self, call: TrainCall) -> LocalUpdates:
         sizes = self._sizes[call.clients]
-        samples = sizes if call.work.steps is None else np.full_like(sizes, call.work.batch_size)
+        samples = sizes if call.work.steps is None else np.full(len(sizes), call.work.batch_size)
         dealt = self._pool.deal(call.clients, samples * call.num_steps)
         # Models go to each machine once, and not with every part of the call.
         parts = [(replace(call.select(rows), models=call.models[:0]),) for rows in dealt]

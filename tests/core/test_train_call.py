@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import pickle
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -73,3 +74,9 @@ def test_no_terms_change_nothing() -> None:
     gradient = RNG.normal(size=4)
     assert GradientTerms().added_to(gradient, gradient) is gradient
     assert GradientTerms().select(ROWS).by_entry(lambda v: [v], 1) == [GradientTerms()]
+
+
+def test_a_call_for_another_process_has_the_options_that_it_had() -> None:
+    """Which program trains a call follows from them, on Ray's actors as in one process."""
+    plain = replace(CALL, gradient=False, terms=None, trained=None, mixed=None, envelope=None)
+    assert pickle.loads(pickle.dumps(plain)).options == {"weights"}

@@ -131,8 +131,10 @@ class Optimizer:
     """SGD with momentum, Adam or AdamW, as the settings of the run say."""
 
     def __init__(self, gradients: Gradients, work: LocalTraining) -> None:
-        self._entries, self._work, self._gradients = gradients.entries, work, gradients
         entries = gradients.entries
+        self._entries = entries
+        self._work = work
+        self._gradients = gradients
         adaptive = work.optimizer != "sgd"
         self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
         self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
@@ -140,7 +142,8 @@ class Optimizer:
 
     def step(self, loss: Tensor, rate: float) -> None:
         """Take one step along the negative gradient of a batch's loss."""
-        gradients, decoupled = self._gradients.of(loss), self._work.optimizer == "adamw"
+        gradients = self._gradients.of(loss)
+        decoupled = self._work.optimizer == "adamw"
         with torch.no_grad():
             self._time += 1
             moves = self._direction(gradients if decoupled else self._decayed(gradients))
@@ -174,7 +177,9 @@ class OwnOptimizer:
 
     def __init__(self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str) -> None:
         _refuse_unused(work, model)
-        self._gradients, self._rate, self._model = gradients, rate, model
+        self._gradients = gradients
+        self._rate = rate
+        self._model = model
         try:
             self._optimizer = factory(list(gradients.entries), rate)
         except Exception as error:  # whatever the user's own code raises

@@ -120,5 +120,6 @@ class Minimiser:
 
 def fixed_entries(own: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """The floating-point entries that gradient steps do not move, of two networks side by side."""
-    moved, others = trainable_entries(own), float_entries(other)
+    moved = trainable_entries(own)
+    others = float_entries(other)
     return [(entry, others[name]) for name, entry in float_entries(own).items() if name not in moved]
