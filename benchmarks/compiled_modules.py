@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from benchmarks.measure import take_turns
 from benchmarks.tables import put
 from benchmarks.torch_loop import network
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
@@ -79,7 +81,8 @@ def one_call(model: Any, data: FederatedData) -> Callable[[int], object]:
     start = model.initial(np.array([1, 2], np.uint32))[None]
     index, steps = np.zeros(CLIENTS, np.int64), np.full(CLIENTS, 2 * SAMPLES // 10)
     everybody = np.arange(CLIENTS)
-    return lambda turn: np.asarray(trainer.train(start, everybody, index, WORK, steps, Stream(0, turn)).update)
+    call = TrainCall(start, everybody, index, WORK, steps, Stream(0))
+    return lambda turn: np.asarray(trainer.train(replace(call, stream=Stream(0, turn))).update)
 
 
 def row(name: str, turns: int) -> list[str]:

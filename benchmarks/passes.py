@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedkin.core.workers import NO_TERMS
+from fedkin.core.train_call import TrainCall
 from fedkin.simulation.scoring import Scorer
 from fedkin.simulation.trainer import Trainer
 
@@ -64,24 +64,14 @@ def counted() -> Iterator[Passes]:
         yield passes
 
 
-def _trained(
-    data: Any,
-    models: Any,
-    clients: Any,
-    index: Any,
-    work: Any,
-    steps: Any,
-    stream: Any,
-    gradient: bool = False,
-    terms: Any = NO_TERMS,
-    weights: Any = None,
-) -> float:
+def _trained(data: Any, call: TrainCall) -> float:
     """Of each step that of w; those that give theta, or that of a model beside w."""
-    sizes = data.train.sizes[clients]
-    each = steps * (sizes if work.steps is None else np.minimum(work.batch_size, sizes))
-    times = 1 if terms.envelope is None else terms.envelope.steps
-    first = sizes.sum() if gradient else 0
-    return float(each.sum() * (times + (terms.own is not None)) + first)
+    sizes = data.train.sizes[call.clients]
+    in_a_step = np.minimum(call.work.batch_size, sizes)
+    each = call.num_steps * (sizes if call.work.steps is None else in_a_step)
+    times = 1 if call.envelope is None else call.envelope.steps
+    first = sizes.sum() if call.gradient else 0
+    return float(each.sum() * (times + (call.mixed is not None)) + first)
 
 
 def _gradients(data: Any, models: Any, clients: Any, index: Any) -> float:

@@ -18,8 +18,9 @@ from fedkin.core.errors import TaskError
 from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates, Scorer, ScoreSums, Trainer
+from fedkin.core.workers import LocalUpdates, Scorer, ScoreSums, Trainer
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
 
@@ -68,12 +69,12 @@ class Client:
     @property
     def first_label_counts(self) -> Int[np.ndarray, "C"]:
         """The same before any shift of its data, where that is known; a real client knows its present samples only."""
-        return self._rows.first_data.label_counts(clients=self._position)[0]
+        return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
     def stale_counts(self) -> bool:
         """Whether it compares with its label counts before any shift, not with those when it was placed."""
-        return self._rows.stale_counts
+        return self._rows.samples.stale_counts
 
     def rng(self) -> np.random.Generator:
         """Its random numbers of this call, the same in every world. Raises TaskError without a stream."""
@@ -86,8 +87,7 @@ class Client:
         model: Float[np.ndarray, "P"],
         work: LocalTraining,
         gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "s"] | None = None,
+        **options: Any,
     ) -> LocalUpdates:
         """Local training from a model.
 
@@ -97,19 +97,23 @@ class Client:
             model: where it starts.
             work: its settings.
             gradient: whether to return the full gradient at the start too.
-            terms: added to every step's gradient, of one row.
-            weights: of its samples; a batch's loss is their weighted sum, divided by the number of its samples.
+            options: other optional fields of ``TrainCall``, for one row.
 
         Returns:
             update [P], loss, first_loss, and gradient [P] of the full training loss at the start if it is requested.
         """
-        own = work.select(_FIRST)
-        steps = np.array([_shortened(own.count, self.steps, self._asked)])
-        options = own, steps, self._rows.drawn(), gradient
-        given = {"terms": None if terms is NO_TERMS else terms, "weights": weights}
-        more: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        local = self._rows.trainer.train(model[None], self._position, _FIRST, *options, **more)
-        return LocalUpdates(*(None if part is None else part[0] for part in local))
+        work = work.select(_FIRST)
+        call = TrainCall(
+            models=model[None],
+            clients=self._position,
+            model_index=_FIRST,
+            work=work,
+            num_steps=np.array([_shortened(work.count, self.steps, self._asked)]),
+            stream=self._rows.drawn(),
+            gradient=gradient,
+            **options,
+        )
+        return self._rows.trainer.train(call).row(0)
 
     def gradient(self, model: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
         """Gradient of its full training loss."""
@@ -163,6 +167,49 @@ _FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
+class ClientSamples:
+    """The samples of all N clients.
+
+    Attributes:
+        ids: the clients' numbers in streams.
+        data: their samples now (``FederatedData``).
+        first_data: their samples before any shift.
+        stale_counts: whether clients compare with their label counts before any shift, not with
+            those when they were placed.
+    """
+
+    ids: Int[np.ndarray, "N"]
+    data: Any
+    first_data: Any
+    stale_counts: bool = False
+
+
+@dataclass(frozen=True)
+class ClientEngine:
+    """What computes with the model on the samples of all clients.
+
+    Attributes:
+        scorer: scores models.
+        trainer: trains them.
+        together: whether all rows of one client stay in one portion.
+        limited: makes samples and engine of clients that have a part of their training samples,
+            from clients and positions of samples, one client for each; None where clients have a
+            part already.
+    """
+
+    scorer: Scorer
+    trainer: Trainer
+    together: bool
+    limited: Limited | None = None
+
+
+Limited = Callable[
+    [Int[np.ndarray, "r"], list[Int[np.ndarray, "_"]]],
+    tuple[ClientSamples, ClientEngine],
+]
+
+
+@dataclass(frozen=True)
 class ClientRows:
     """All rows of a simulated call, for the compiled form of a task.
 
@@ -171,15 +218,11 @@ class ClientRows:
         clients: the client of each row, a position in the data.
         active: rows whose client does the work; the others' results are not used.
         steps: epochs (or steps) of local training that each row completes.
-        ids: of all N clients, their numbers in streams.
-        data, first_data: samples of all N clients, now and before any shift (``FederatedData``).
-        scorer, trainer: compute with the model.
+        samples: of all N clients.
+        engine: computes with the model.
         memory: of all N clients.
         declared: what the task declares of it.
-        together: whether rows of one client stay in one portion.
         stream: random numbers of the call; None where it was given none.
-        stale_counts: whether clients compare with their label counts before any shift, not with those when placed.
-        limited: clients and positions of training samples -> data and workers, with a client of its own for each.
         identity: by which a real site signs; None in a simulation.
     """
 
@@ -187,18 +230,32 @@ class ClientRows:
     clients: Int[np.ndarray, "n"]
     active: Bool[np.ndarray, "n"]
     steps: Int[np.ndarray, "n"]
-    ids: Int[np.ndarray, "N"]
-    data: Any
-    first_data: Any
-    scorer: Scorer
-    trainer: Trainer
+    samples: ClientSamples
+    engine: ClientEngine
     memory: ClientMemory
     declared: Mapping[str, Memory]
-    together: bool
     stream: Stream | None
-    stale_counts: bool = False
-    limited: Callable[[Int[np.ndarray, "r"], list[np.ndarray]], tuple[Any, Scorer, Trainer]] | None = None
     identity: Any = None
+
+    @property
+    def ids(self) -> Int[np.ndarray, "N"]:
+        """Numbers of all clients in streams."""
+        return self.samples.ids
+
+    @property
+    def data(self) -> Any:
+        """Samples of all clients now (``FederatedData``)."""
+        return self.samples.data
+
+    @property
+    def scorer(self) -> Scorer:
+        """Scores models on the clients' samples."""
+        return self.engine.scorer
+
+    @property
+    def trainer(self) -> Trainer:
+        """Trains models on the clients' samples."""
+        return self.engine.trainer
 
     @property
     def every(self) -> slice:
@@ -217,6 +274,40 @@ class ClientRows:
             )
         return self.stream
 
+    def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
+        """Some of the rows."""
+        return replace(
+            self,
+            clients=self.clients[some],
+            active=self.active[some],
+            steps=self.steps[some],
+        )
+
+    def train_call(
+        self,
+        models: Float[np.ndarray, "K P"],
+        model_index: Int[np.ndarray, "n"],
+        work: LocalTraining,
+        **options: Any,
+    ) -> TrainCall:
+        """The training of all rows, for the trainer; of a portion by its ``select``.
+
+        Args:
+            models: where training starts.
+            model_index: the model of each row.
+            work: settings of the training, for all rows.
+            options: other fields of ``TrainCall``.
+        """
+        call = TrainCall(
+            models=models,
+            clients=self.clients,
+            model_index=model_index,
+            work=work,
+            num_steps=self.steps,
+            stream=self.drawn(),
+        )
+        return replace(call, **options)
+
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
         """The active rows by client, in portions of bounded memory, where each needs so many ``numbers``."""
         active = np.flatnonzero(self.active)
@@ -224,7 +315,7 @@ class ClientRows:
         clients = self.clients[rows]
         each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
         portion = np.cumsum(each) // CHUNK_BYTES
-        if self.together:
+        if self.engine.together:
             portion = portion[np.searchsorted(clients, clients)]
         for one in np.unique(portion):
             yield rows[portion == one]
@@ -247,11 +338,16 @@ class ClientRows:
                     f"task {self.task}: expected samples from 0 to {size - 1}, got {rows} (client "
                     f"{self.name(int(client))})"
                 )
-        assert self.limited is not None  # every world has it
-        data, scorer, trainer = self.limited(clients, own)
-        parts = {"data": data, "first_data": data, "scorer": scorer, "trainer": trainer, "limited": None}
-        mine = {"active": self.active[some], "steps": self.steps[some], "ids": self.ids[clients], "declared": {}}
-        return replace(self, clients=np.arange(len(some)), **mine, **parts)
+        assert self.engine.limited is not None  # every world has it
+        samples, engine = self.engine.limited(clients, own)
+        part = self.select(some)
+        return replace(
+            part,
+            clients=np.arange(len(some)),
+            samples=samples,
+            engine=engine,
+            declared={},
+        )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
         """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is not declared."""

@@ -58,8 +58,11 @@ class LocalTraining:
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of some rows."""
-        own = {name: getattr(self, name) for name in ("epochs", "positive")}
-        return replace(self, **{name: v[rows] for name, v in own.items() if isinstance(v, np.ndarray)})
+        by_row = {name: getattr(self, name) for name in ("epochs", "positive")}
+        arrays = {name: v for name, v in by_row.items() if isinstance(v, np.ndarray)}
+        if not arrays:
+            return self
+        return replace(self, **{name: values[rows] for name, values in arrays.items()})
 
     def rate(self, round: int) -> float:
         """The learning rate of a communication round; before the first one, that of the first."""

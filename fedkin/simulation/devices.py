@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +25,11 @@ def local_devices(count: int | None) -> list:
     return local[:count]
 
 
-def rows_by_device(batches: list[Batches], devices: int, lanes: int = 1) -> list[Int[np.ndarray, "r"]]:
+def rows_by_device(
+    batches: Sequence[Batches],
+    devices: int,
+    lanes: int = 1,
+) -> list[Int[np.ndarray, "r"]]:
     """Row numbers for each device: longest rows first, each to the device with the fewest steps.
 
     Args:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import ClientRows
+from fedkin.core.client import ClientEngine, ClientRows, ClientSamples
 from fedkin.core.client_memory import LIMIT, ClientMemory
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, ReplyBuilder, mean_vector
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import Scorer, Trainer
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
@@ -67,15 +66,24 @@ class SimulatedWorld:
         actors: int | None = None,
         sum_by_actor: bool = False,
     ) -> None:
-        self.data, self.model, self.spec = data, model, check_samples(model, data)
+        self.data = data
+        self.model = model
+        self.spec = check_samples(model, data)
         self.work = work or LocalTraining()
         self.work.check_classes(data.classes, self.spec.detects)
         self.work.check_precision(model.name, bool(self.spec.untrained))
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
-        self._ids, self._first_data, self._compiled = check_ids(ids, data.clients), data, compiled
-        self._workers_for = partial(worker_factory, model, devices=devices, clients_per_batch=clients_per_batch)
+        self._ids = check_ids(ids, data.clients)
+        self._first_data = data
+        self._compiled = compiled
+        self._workers_for = partial(
+            worker_factory,
+            model,
+            devices=devices,
+            clients_per_batch=clients_per_batch,
+        )
         self._workers = self._workers_for(self._ids)
         if engine is not None:
             from fedkin.simulation.ray_workers import ray_factory
@@ -125,7 +133,8 @@ class SimulatedWorld:
             return
         data, self.shifted_clients = self._shifted_data.at(stream)
         if data is not self.data:
-            self.data, self.true_clusters = data, data.true_clusters
+            self.data = data
+            self.true_clusters = data.true_clusters
             self._scorer, self._trainer = self._workers(data)
 
     def check_samples(self) -> None:
@@ -182,26 +191,57 @@ class SimulatedWorld:
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
         """The rows of a call, with those that do the work and the steps that they complete."""
-        failed = self._failed(task, clients, stream or self._now)
-        steps, work = np.zeros(len(clients), np.int64), task.work
+        drawn = stream or self._now
+        failed = self._failed(task, clients, drawn)
+        steps = np.zeros(len(clients), np.int64)
+        work = task.work
         if work is not None:
-            steps = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(clients)).astype(np.int64)
-            if self.population.stragglers:
-                straggling = self.population.straggling(clients, stream or self._now)
-                if work.partial:
-                    steps = np.where(
-                        straggling, self.population.partial_steps(clients, steps, stream or self._now), steps
-                    )
-                else:
-                    failed = failed | straggling
-        workers = {"scorer": self._scorer, "trainer": self._trainer, "memory": self._memory, "stream": stream}
-        data = {"ids": self._ids, "data": self.data, "first_data": self._first_data, "together": self.spec.detects}
-        coded = {"declared": task.memory, "stale_counts": self._stale_counts, "limited": self._limited}
-        workers |= {"identity": self.identity}
-        return ClientRows(task.name, clients, ~failed, steps, **coded, **data, **workers)
+            asked = work.epochs if work.steps is None else work.steps
+            steps = np.broadcast_to(asked, len(clients)).astype(np.int64)
+        if work is not None and self.population.stragglers:
+            straggling = self.population.straggling(clients, drawn)
+            if work.partial:
+                done = self.population.partial_steps(clients, steps, drawn)
+                steps = np.where(straggling, done, steps)
+            else:
+                failed = failed | straggling
+        return ClientRows(
+            task=task.name,
+            clients=clients,
+            active=~failed,
+            steps=steps,
+            samples=self._client_samples(),
+            engine=self._client_engine(),
+            memory=self._memory,
+            declared=task.memory,
+            stream=stream,
+            identity=self.identity,
+        )
 
-    def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Scorer, Trainer]:
-        """Data and workers, with a client of its own for each of these that has only a part of its training samples.
+    def _client_samples(self) -> ClientSamples:
+        """Samples of all clients."""
+        return ClientSamples(
+            ids=self._ids,
+            data=self.data,
+            first_data=self._first_data,
+            stale_counts=self._stale_counts,
+        )
+
+    def _client_engine(self) -> ClientEngine:
+        """What computes with the model on the samples of all clients."""
+        return ClientEngine(
+            scorer=self._scorer,
+            trainer=self._trainer,
+            together=self.spec.detects,
+            limited=self._limited,
+        )
+
+    def _limited(
+        self,
+        clients: Int[np.ndarray, "r"],
+        own: list[np.ndarray],
+    ) -> tuple[ClientSamples, ClientEngine]:
+        """Samples and engine of clients that have a part of their training samples.
 
         Behind them is one that nobody asks, with the most samples of all: by it the width of batches, and so what is
         dropped out, is that of any other training.
@@ -209,9 +249,12 @@ class SimulatedWorld:
         largest = int(np.argmax(self.data.train.sizes))
         rows = [self.data.train[int(c)][some] for c, some in zip(clients, own, strict=True)]
         clients = np.append(clients, largest)
+        ids = self._ids[clients]
         data = self.data.select(clients)
         data = data.with_rows(Ragged.of([*rows, self.data.train[largest]]), data.test)
-        return data, *self._workers_for(self._ids[clients])(data)
+        scorer, trainer = self._workers_for(ids)(data)
+        samples = ClientSamples(ids, data, first_data=data, stale_counts=self._stale_counts)
+        return samples, ClientEngine(scorer, trainer, together=self.spec.detects)
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         """Rows whose client does not reply. One that never replies can still do work that nobody waits for."""
@@ -220,10 +263,10 @@ class SimulatedWorld:
             return np.zeros(len(clients), bool)
         each, row = np.unique(clients, return_inverse=True)
         failed = np.zeros(len(each), bool)
-        if self.population.dropout:
-            failed |= self.population.dropped_out(each, stream)
-        if self.population.mute and not task.local:
-            failed |= self.population.never_responding(each, stream)
+        if population.dropout:
+            failed |= population.dropped_out(each, stream)
+        if population.mute and not task.local:
+            failed |= population.never_responding(each, stream)
         if task.between_peers:
             failed |= ~np.isin(each, self.clients(self._now.round))
         return failed[row.ravel()]

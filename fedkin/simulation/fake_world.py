@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.client import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
+from fedkin.core.train_call import Envelope, TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, Envelope, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
@@ -49,27 +51,44 @@ class FakeWorld(SimulatedWorld):
         self.total_clients, parameters = self.target.shape
         last = self.head or slice(0, parameters)
         self.spec = ModelSpec(parameters, {}, last, last, self.detects)
-        self.ledger, self.population = Ledger(), Population()
+        self.ledger = Ledger()
+        self.population = Population()
         self.model: Any = _Name("fake")
         self.data: Any = _Samples(self)
         self._first_data: Any = _Labels(self.data.label_counts())
         self._scorer = self._trainer = _Quadratic(self)
-        self._ids, self._memory = np.arange(self.total_clients), ClientMemory(self.total_clients)
-        self._shifted_data, self._compiled, self._sum_by_actor, self._now = None, True, False, Stream(0)
-        self._stale_counts, self._files, self.identity = False, {}, None
+        self._ids = np.arange(self.total_clients)
+        self._memory = ClientMemory(self.total_clients)
+        self._shifted_data = None
+        self._compiled = True
+        self._sum_by_actor = False
+        self._now = Stream(0)
+        self._stale_counts = False
+        self._files = {}
+        self.identity = None
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
-    def _limited(self, clients: Int[np.ndarray, "r"], own: list[np.ndarray]) -> tuple[Any, Any, Any]:
+    def _limited(
+        self,
+        clients: Int[np.ndarray, "r"],
+        own: list[np.ndarray],
+    ) -> tuple[ClientSamples, ClientEngine]:
         garbage = np.flatnonzero(np.isin(clients, list(self.garbage)))
         counts = None if self.counts is None else self.counts[clients]
         sizes = np.array([len(rows) for rows in own], np.int64)
-        part = FakeWorld(self.target[clients], sizes, garbage=frozenset(garbage.tolist()), counts=counts)
+        part = FakeWorld(
+            target=self.target[clients],
+            examples=sizes,
+            garbage=frozenset(garbage.tolist()),
+            counts=counts,
+        )
         part.data.x = self.data.x[clients]
-        return part.data, part._scorer, part._trainer
+        samples = ClientSamples(self._ids[clients], part.data, first_data=part.data)
+        return samples, ClientEngine(part._scorer, part._trainer, together=self.spec.detects)
 
     def _failed(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream) -> Bool[np.ndarray, "n"]:
         away = self.silent if task.work is not None else self.silent | self.garbage
@@ -99,7 +118,8 @@ class _Samples:
     scored_split = "test"
 
     def __init__(self, world: FakeWorld) -> None:
-        self._world, clients = world, world.total_clients
+        clients = world.total_clients
+        self._world = world
         self.x = np.zeros((clients, 1), np.float32) if world.features is None else world.features
         self._rows = Ragged(np.arange(clients), np.arange(clients + 1))
 
@@ -136,41 +156,35 @@ class _Quadratic:
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "r"] | None = None,
-    ) -> LocalUpdates:
+    def train(self, call: TrainCall) -> LocalUpdates:
         """Gradient steps, as many as the largest number of epochs."""
-        start, target = models[model_index].astype(np.float64), self._world.target[clients].astype(np.float64)
-        if work.positive is not None:
-            target = target + work.positive[:, None]
-        w, own = start, None if terms.own is None else terms.own.astype(np.float64)
-        for _ in range(int(np.max(work.epochs))):
-            if own is not None and terms.share is not None:
-                share = terms.share[:, None]
-                own = own - work.rate(stream.round) * share * (share * own + (1 - share) * w - target)
-            if terms.envelope is not None:
-                own = _minimiser(terms.envelope, w, target)
-                w = w - work.rate(stream.round) * terms.envelope.strength * (w - own)
-                continue
-            step = (w - target if weights is None else weights[:, None] * (w - target)) + work.mu * (w - start)
-            step = step if terms.correction is None else step + terms.correction
-            if terms.anchor is not None and terms.strength is not None:
-                step = step + terms.strength[:, None] * (w - terms.anchor)
-            w = w - work.rate(stream.round) * (step if terms.trained is None else step * terms.trained)
-        garbage = np.isin(clients, list(self._world.garbage))[:, None]
-        update = np.where(garbage, np.nan, w - start).astype(np.float32)
-        last, first = (0.5 * np.sum((point - target) ** 2, axis=1) for point in (w, start))
-        moved = None if own is None else (own - (start if terms.own is None else terms.own)).astype(np.float32)
-        return LocalUpdates(update, last, first, (start - target).astype(np.float32) if gradient else None, moved)
+        start = call.models[call.model_index].astype(np.float64)
+        target = self._world.target[call.clients].astype(np.float64)
+        if call.work.positive is not None:
+            target = target + call.work.positive[:, None]
+        w = start
+        own = own_start = start
+        if call.mixed is not None:
+            own = own_start = call.mixed.start.astype(np.float64)
+        rate = call.work.rate(call.stream.round)
+        for _ in range(int(np.max(call.work.epochs))):
+            if call.mixed is not None:
+                share = call.mixed.share[:, None]
+                own = own - rate * share * (share * own + (1 - share) * w - target)
+            if call.envelope is not None:
+                own = _minimiser(call.envelope, w, target)
+                w = w - rate * call.envelope.strength * (w - own)
+            else:
+                w = w - rate * _step(call, w, start, target)
+        garbage = np.isin(call.clients, list(self._world.garbage))[:, None]
+        has_own = call.mixed is not None or call.envelope is not None
+        return LocalUpdates(
+            update=np.where(garbage, np.nan, w - start).astype(np.float32),
+            loss=0.5 * np.sum((w - target) ** 2, axis=1),
+            first_loss=0.5 * np.sum((start - target) ** 2, axis=1),
+            gradient=(start - target).astype(np.float32) if call.gradient else None,
+            own=(own - own_start).astype(np.float32) if has_own else None,
+        )
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
@@ -226,6 +240,24 @@ class _Quadratic:
     ) -> Float[np.ndarray, "t"]:
         """P - |w|^2."""
         return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
+
+
+def _step(
+    call: TrainCall,
+    w: Float[np.ndarray, "r P"],
+    start: Float[np.ndarray, "r P"],
+    target: Float[np.ndarray, "r P"],
+) -> Float[np.ndarray, "r P"]:
+    """The gradient of every row at w, with what the call adds to it; 0 where nothing is trained."""
+    gradient = w - target
+    if call.weights is not None:
+        gradient = np.concatenate(call.weights)[:, None] * gradient
+    gradient = gradient + call.work.mu * (w - start)
+    if call.terms is not None:
+        # Numbers become a column, which multiplies the rows of a vector.
+        by_row = call.terms.map(lambda term: term.reshape(len(term), -1))
+        gradient = by_row.added_to(gradient, w)
+    return gradient if call.trained is None else gradient * call.trained
 
 
 def _minimiser(envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,30 +10,43 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from fedkin.core.train_call import GradientTerms, MixedModel
 from fedkin.models.model import Model, Tree
 
 
-def with_terms(
-    model: Model,
-    gradient: Tree,
-    w: Tree,
-    terms: Sequence[Array | None],
-    trained: Array | None,
-) -> Tree:
-    """A gradient with the terms of its row; zero where nothing is trained.
+def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | None) -> Tree:
+    """A gradient with the terms of its row.
 
     Args:
         model: the model.
-        gradient, w: the gradient, and where it was taken.
-        terms: correction, anchor and strength, as in ``GradientTerms``.
+        gradient: of the loss.
+        w: where it was taken.
+        terms: of the row, with vectors [P]; None: none.
+    """
+    if terms is None:
+        return gradient
+    entries, tree = jax.tree.flatten(gradient)
+    by_entry = terms.by_entry(lambda vector: jax.tree.leaves(model.unflatten(vector)), len(entries))
+    rows = zip(by_entry, entries, jax.tree.leaves(w), strict=True)
+    return jax.tree.unflatten(tree, [term.added_to(entry, at) for term, entry, at in rows])
+
+
+def held(model: Model, gradient: Tree, trained: Float[Array, "P"] | None) -> Tree:
+    """A gradient that is zero where nothing is trained.
+
+    Args:
+        model: the model.
+        gradient: of the loss, with its terms.
         trained: which parameters move; None: all.
     """
-    correction, anchor, strength = terms
-    if correction is not None:
-        gradient = jax.tree.map(jnp.add, gradient, model.unflatten(correction))
-    if anchor is not None:
-        gradient = jax.tree.map(lambda g, a, b: g + strength * (a - b), gradient, w, model.unflatten(anchor))
-    return gradient if trained is None else jax.tree.map(lambda g, t: g * t, gradient, model.unflatten(trained))
+    if trained is None:
+        return gradient
+    return jax.tree.map(lambda g, t: g * t, gradient, model.unflatten(trained))
+
+
+def without_statistics(model: Model, gradient: Tree) -> Tree:
+    """A gradient that is zero for running statistics, which gradient steps do not move."""
+    return model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
 
 
 def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> Tree:
@@ -50,17 +63,19 @@ def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> T
 
 
 def begun(
-    model: Model, optimizer: optax.GradientTransformation, start: Float[Array, "P"] | None
+    model: Model,
+    optimizer: optax.GradientTransformation,
+    mixed: MixedModel | None,
 ) -> tuple[Tree, Any] | None:
     """A client's own model with its optimiser's memory, before the first step; None where it has none.
 
     Args:
         model, optimizer: of the training.
-        start: the model's numbers.
+        mixed: of the row; None: none.
     """
-    if start is None:
+    if mixed is None:
         return None
-    v = model.unflatten(start)
+    v = model.unflatten(mixed.start)
     return v, optimizer.init(v)
 
 
@@ -91,8 +106,8 @@ def own_step(
     mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
     (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)
     gradient = jax.tree.map(lambda g: share * g, gradient)  # by v
-    if updated is not None:  # running statistics have no gradient
-        gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
+    if updated is not None:
+        gradient = without_statistics(model, gradient)
     change, memory = optimizer.update(gradient, memory, v)
     return stepped(model, v, change, rate, updated), memory
 
@@ -122,7 +137,7 @@ def envelope_gradient(
 
     def trained(slope: Tree) -> Tree:
         """Without running statistics, and what else is not trained."""
-        return model.with_statistics(slope, jax.tree.map(jnp.zeros_like, slope)) if model.statistics else slope
+        return without_statistics(model, slope) if model.statistics else slope
 
     def slope(theta: Tree) -> Tree:
         return trained(jax.grad(lambda theta: objective(theta, *batch)[0])(theta))

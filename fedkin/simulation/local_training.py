@@ -17,9 +17,17 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
-from fedkin.simulation.gradient_steps import begun, envelope_gradient, own_step, stepped, with_terms
+from fedkin.simulation.gradient_steps import (
+    begun,
+    envelope_gradient,
+    held,
+    own_step,
+    stepped,
+    with_terms,
+    without_statistics,
+)
 from fedkin.simulation.mixed_precision import in_bfloat16
-from fedkin.simulation.padding import Plan
+from fedkin.simulation.padding import Plan, PlannedRows
 from fedkin.simulation.recipe import Recipe, direction
 from fedkin.simulation.training_losses import batch_loss, sample_losses
 
@@ -77,94 +85,114 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
     def one(shared: Any, own: Any) -> Any:
         return jax.tree.map(lambda a: a[None], compute(shared, jax.tree.map(lambda a: a[0], own)))
 
-    split, whole = PartitionSpec("devices"), PartitionSpec()
+    split = PartitionSpec("devices")
+    whole = PartitionSpec()
     return jax.shard_map(one, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
-    models, lr, mu, trained, envelope, samples = shared
-    work = work if samples is None else work._replace(x=samples[0], y=samples[1])
+    if shared.samples is not None:
+        x, y = shared.samples
+        work = work._replace(x=x, y=y)
     computed = model if recipe.precision is None else in_bfloat16(model)
-    optimizer, objective = direction(recipe), partial(batch_loss, computed, recipe.label_smoothing)
+    optimizer = direction(recipe)
+    objective = partial(batch_loss, computed, recipe.label_smoothing)
+    of_envelope = partial(envelope_gradient, model, objective, recipe.inner_steps, shared.envelope)
+    trained = shared.trained
 
-    def one(
-        model_index: Array,
-        positive: Array | None,
-        member: Array | None,
-        first: Array,
-        steps: Array,
-        per_epoch: Array,
-        words: Array,
-        class_weights: Array | None,
-        *terms: Array | None,
-    ) -> LocalUpdates:
-        start, (own_start, share, *added) = model.unflatten(models[model_index]), terms
-        base_key = jax.random.wrap_key_data(words) if model.random else None
+    def one(row: PlannedRows, member: Array | None) -> LocalUpdates:
+        """Training of one model of a row; ``member`` is its number in a group."""
+        received = shared.models[row.model_index]
+        start = model.unflatten(received)
+        base_key = jax.random.wrap_key_data(row.words) if model.random else None
 
         def step(s: Array, carry: tuple[Tree, Any, Any, Array, Array]) -> tuple[Tree, Any, Any, Array, Array]:
             w, memory, own, last_sum, first_sum = carry
-            count, key = work.valid[first + s], None if base_key is None else jax.random.fold_in(base_key, s)
-            batch = _batch(work, first + s, key, positive, member, class_weights)
+            at = row.first + s
+            count = work.steps.valid[at]
+            key = None if base_key is None else jax.random.fold_in(base_key, s)
+            batch = _batch(work, row, at, key, member)
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(w, *batch)
             if recipe.inner_steps:  # pFedMe
-                gradient, theta = envelope_gradient(model, objective, recipe.inner_steps, envelope, w, gradient, batch)
+                gradient, theta = of_envelope(w, gradient, batch)
             if recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
-                gradient = jax.tree.map(lambda g, a, b: g + mu * (a - b), gradient, w, start)
-            gradient = with_terms(model, gradient, w, added, trained)
-            if recipe.clip_norm is not None and updated is not None:  # running statistics have no gradient
-                gradient = model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
+                gradient = jax.tree.map(lambda g, a, b: g + shared.mu * (a - b), gradient, w, start)
+            gradient = held(model, with_terms(model, gradient, w, row.terms), trained)
+            if recipe.clip_norm is not None and updated is not None:
+                gradient = without_statistics(model, gradient)
             change, memory = optimizer.update(gradient, memory, w)
-            rate = lr if work.rates is None else work.rates[first + s]
+            rate = shared.lr if work.steps.rates is None else work.steps.rates[at]
             if recipe.inner_steps:
                 own = theta if updated is None else model.with_statistics(theta, updated), None
-            elif own is not None:
-                own = own_step(model, optimizer, objective, own, w, share, rate, batch)
+            elif row.mixed is not None:
+                own = own_step(model, optimizer, objective, own, w, row.mixed.share, rate, batch)
             after = stepped(model, w, change, rate, updated)
             w = after if trained is None else jax.tree.map(jnp.where, model.unflatten(trained), after, w)
             summed = jnp.stack([loss * count, count])
-            last_sum = last_sum + jnp.where(s >= steps - per_epoch, summed, 0)
-            return w, memory, own, last_sum, first_sum + jnp.where(s < per_epoch, summed, 0)
+            last_sum = last_sum + jnp.where(s >= row.num_steps - row.per_epoch, summed, 0)
+            return w, memory, own, last_sum, first_sum + jnp.where(s < row.per_epoch, summed, 0)
 
-        zero = jnp.zeros(2)
-        own = (start, None) if recipe.inner_steps else begun(model, optimizer, own_start)
-        begin = (start, optimizer.init(start), own, zero, zero)
-        w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, steps, step, begin)
-        update = flatten(w) - models[model_index]
-        at_start = _full_gradient(model, start, work, first, jnp.minimum(per_epoch, steps)) if recipe.gradient else None
-        last_loss, first_loss = (sums[0] / jnp.maximum(sums[1], 1) for sums in (last_sum, first_sum))
-        moved = None if own is None else flatten(own[0]) - (models[model_index] if own_start is None else own_start)
-        return LocalUpdates(update, last_loss, first_loss, at_start, moved)
+        own = (start, None) if recipe.inner_steps else begun(model, optimizer, row.mixed)
+        begin = (start, optimizer.init(start), own, jnp.zeros(2), jnp.zeros(2))
+        w, _, own, last_sum, first_sum = jax.lax.fori_loop(0, row.num_steps, step, begin)
+        at_start = None
+        if recipe.gradient:
+            first_epoch = jnp.minimum(row.per_epoch, row.num_steps)
+            at_start = _full_gradient(model, start, work, row.first, first_epoch)
+        own_start = received if row.mixed is None else row.mixed.start
+        return LocalUpdates(
+            update=flatten(w) - received,
+            loss=last_sum[0] / jnp.maximum(last_sum[1], 1),
+            first_loss=first_sum[0] / jnp.maximum(first_sum[1], 1),
+            gradient=at_start,
+            own=None if own is None else flatten(own[0]) - own_start,
+        )
 
-    rows = (work.model_index, work.positive, work.first, work.steps, work.per_epoch, work.words, work.class_weights)
-    rows += (work.own, work.share, work.correction, work.anchor, work.strength)
     client = partial(_each_model, one, recipe.detects)
-    return jax.lax.map(client, rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
+    return jax.lax.map(client, work.rows, batch_size=recipe.lanes if recipe.lanes > 1 else None)
 
 
-def _each_model(one: Callable[..., LocalUpdates], detects: bool, row: tuple[Any, ...]) -> LocalUpdates:
+def _each_model(
+    one: Callable[[PlannedRows, Any], LocalUpdates],
+    detects: bool,
+    row: PlannedRows,
+) -> LocalUpdates:
     """Training of a row: of its one model, or side by side of all models of its group."""
-    model_index, positive, *rest = row
-    if not model_index.ndim:
-        return one(model_index, None, None, *rest)
-    members = (model_index, positive, jnp.arange(len(model_index)))
-    return jax.vmap(lambda k, c, g: one(k, c if detects else None, g, *rest))(*members)
+    if not row.model_index.ndim:
+        return one(row._replace(positive=None), None)
+
+    def of_member(model_index: Array, positive: Any, member: Array) -> LocalUpdates:
+        positive = positive if detects else None
+        return one(row._replace(model_index=model_index, positive=positive), member)
+
+    return jax.vmap(of_member)(row.model_index, row.positive, jnp.arange(len(row.model_index)))
 
 
 def _batch(
     work: Plan,
+    row: PlannedRows,
     at: Array,
     key: Array | None,
-    positive: Array | None,
     member: Array | None,
-    class_weights: Array | None,
 ) -> tuple[Any, ...]:
-    """The batch of a step, as ``batch_loss`` takes it; ``member`` says which of a client's models is trained on it."""
-    indices, count = work.batches[at], work.valid[at]
-    mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
-    x, y = rows_of(work.x, indices), work.y[indices]
-    y = y if positive is None else y == positive
-    weights = None if work.weights is None else work.weights[at] if member is None else work.weights[at, member]
-    return x, y, mask, key, class_weights, weights
+    """The batch of a step, as ``batch_loss`` takes it.
+
+    Args:
+        work: the plan.
+        row: whose step it is.
+        at: number of the step among those of all rows.
+        key: for dropout; None without.
+        member: which of a client's models is trained on it; None where it has one.
+    """
+    indices = work.steps.batches[at]
+    mask = (jnp.arange(len(indices)) < work.steps.valid[at]).astype(jnp.float32)
+    x = rows_of(work.x, indices)
+    y = work.y[indices]
+    y = y if row.positive is None else y == row.positive
+    weights = work.steps.weights
+    if weights is not None:
+        weights = weights[at] if member is None else weights[at, member]
+    return x, y, mask, key, row.class_weights, weights
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
@@ -172,18 +200,20 @@ def gradients(model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan)
     """Gradient of the mean training loss over all samples of every row, in inference mode and with the penalty.
 
     Args:
-        model, mesh, models: the model, D devices, and the parameters that ``work.model_index`` refers to.
+        model: the model.
+        mesh: D devices.
+        models: parameters of K models, which ``work.rows.model_index`` refers to.
         work: the plan, its batches holding every sample of a row once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
-    def client(row: tuple[Array, ...]) -> Array:
-        model_index, first, steps = row
-        return _full_gradient(model, model.unflatten(models[model_index]), work, first, steps)
+    def client(row: PlannedRows) -> Array:
+        w = model.unflatten(models[row.model_index])
+        return _full_gradient(model, w, work, row.first, row.num_steps)
 
-    return jax.lax.map(client, (work.model_index, work.first, work.steps))
+    return jax.lax.map(client, work.rows)
 
 
 def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array) -> Float[Array, "P"]:
@@ -194,12 +224,14 @@ def _full_gradient(model: Model, w: Tree, work: Plan, first: Array, steps: Array
 
     def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, examples = carry
-        indices, count = work.batches[first + s], work.valid[first + s]
+        indices = work.steps.batches[first + s]
+        count = work.steps.valid[first + s]
         mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
         return jax.tree.map(jnp.add, total, jax.grad(summed)(w, indices, mask)), examples + count
 
     zero = jax.tree.map(jnp.zeros_like, w)
-    total, examples = jax.lax.fori_loop(0, steps, step, (zero, jnp.zeros((), work.valid.dtype)))
+    begin = (zero, jnp.zeros((), work.steps.valid.dtype))
+    total, examples = jax.lax.fori_loop(0, steps, step, begin)
     if model.statistics:  # running statistics have no gradient
         total = model.with_statistics(total, zero)
     gradient = flatten(total) / jnp.maximum(examples, 1)

@@ -3,78 +3,163 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt32
 
+from fedkin.core.train_call import GradientTerms, MixedModel
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import Batches, rounded_up
 
 
+@dataclass(frozen=True)
+class ProgramRows:
+    """Rows of a compiled program with their batches, before they are padded. A row is a client with
+    a model, or with a group of G models that train on the same batches.
+
+    Attributes:
+        clients: of each row.
+        model_index: model of each row; of groups [n G].
+        batches: of each row.
+        words: random key data of each row.
+        positive: class of each detector; None where models are no detectors.
+        rates: learning rate of each step of each row; None: that of the call.
+        class_weights: of each row's loss; None: all 1.
+        weights: of the samples of each step of each row, [S B] or of groups [S G B]; None: all 1.
+        terms: of the rows' gradients, as in ``TrainCall``.
+        mixed: the rows' models beside, as in ``TrainCall``.
+    """
+
+    clients: Int[np.ndarray, "n"]
+    model_index: Int[np.ndarray, "n ..."]
+    batches: Sequence[Batches]
+    words: UInt32[np.ndarray, "n 2"]
+    positive: Int[np.ndarray, "n ..."] | None = None
+    rates: Sequence[Float[np.ndarray, "_"]] | None = None
+    class_weights: Float[np.ndarray, "n C"] | None = None
+    weights: Sequence[Float[np.ndarray, "_ ..."]] | None = None
+    terms: GradientTerms | None = None
+    mixed: MixedModel | None = None
+
+    def select(self, rows: Int[np.ndarray, "r"]) -> ProgramRows:
+        """Some of the rows."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return ProgramRows(**{name: _selected(value, rows) for name, value in values.items()})
+
+
+def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
+    """The entries of some rows of an array, a list, or a value that has a ``select`` of its own."""
+    if values is None:
+        return None
+    if hasattr(values, "select"):
+        return values.select(rows)
+    return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
+
+
+class PlannedSteps(NamedTuple):
+    """The steps of all rows, one after another; padded steps belong to no row.
+
+    Arrays are NumPy's, JAX's in a program.
+    """
+
+    batches: Any  # rows of the plan's samples, [S B]
+    valid: Any  # [S]
+    rates: Any  # learning rate of each step [S]; None: that of the call
+    weights: Any  # of the samples of each step [S B], of groups [S G B]; None: all 1
+
+
+class PlannedRows(NamedTuple):
+    """The rows; padded ones have no steps.
+
+    Arrays are NumPy's, JAX's in a program, where a row has no axis of rows.
+    """
+
+    model_index: Any  # model of each row [n]; of groups [n G], G of one client
+    positive: Any  # class of each detector, in the same shape
+    first: Any  # first step of each row [n]
+    num_steps: Any  # [n]
+    per_epoch: Any  # [n]
+    words: Any  # random key data of each row [n 2]
+    class_weights: Any  # of each row's loss [n C]; None: all 1
+    terms: GradientTerms | None  # of each row's gradients
+    mixed: MixedModel | None  # of each row
+
+
 class Plan(NamedTuple):
-    """Input of a training call; padded rows have no steps, padded steps belong to no row."""
+    """Input of a training program."""
 
     x: Shaped[np.ndarray, "R ..."] | None  # samples of the clients in the call; None: of all, on the device
     y: Int[np.ndarray, "R"]
-    batches: Int[np.ndarray, "S B"]  # rows of x
-    valid: Int[np.ndarray, "S"]
-    model_index: Int[np.ndarray, "n ..."]  # model of each row; of groups [n G], G of one client
-    positive: Int[np.ndarray, "n ..."]  # class of each detector
-    first: Int[np.ndarray, "n"]  # first step of each row
-    steps: Int[np.ndarray, "n"]
-    per_epoch: Int[np.ndarray, "n"]
-    words: UInt32[np.ndarray, "n 2"]  # random key data of each row
-    rates: Float[np.ndarray, "S"] | None = None  # learning rate of each step; None: that of the call
-    class_weights: Float[np.ndarray, "n C"] | None = None  # of each row's loss; None: all 1
-    correction: Float[np.ndarray, "n P"] | None = None  # terms of each row's gradients, as in GradientTerms
-    anchor: Float[np.ndarray, "n P"] | None = None
-    strength: Float[np.ndarray, "n"] | None = None
-    weights: Float[np.ndarray, "S ..."] | None = None  # of the samples of each step [S B], of groups [S G B]; None: 1
-    own: Float[np.ndarray, "n P"] | None = None  # a model of each row beside, and its share in the mix
-    share: Float[np.ndarray, "n"] | None = None
+    steps: PlannedSteps
+    rows: PlannedRows
 
 
 def plan(
     x: Shaped[np.ndarray, "M ..."] | None,
     y: Int[np.ndarray, "M"],
     owned: Ragged,
-    clients: Int[np.ndarray, "n"],
-    model_index: Int[np.ndarray, "n ..."],
-    batches: Sequence[Batches],
-    words: UInt32[np.ndarray, "n 2"],
-    positive: Int[np.ndarray, "n ..."] | None = None,
+    rows: ProgramRows,
     gather: bool = True,
 ) -> Plan:
     """Concatenate the batches of all rows and gather the samples they use.
 
     Args:
-        x, y: samples and labels of the data set; x None where the devices have the samples of the call.
-        owned: training rows of each client.
-        clients, batches: client and batches of each row.
-        model_index: model of each row; of groups [n G], G of one client.
-        words: random key data of each row.
-        positive: class of each detector; None where models are no detectors.
+        x: samples of the data set; None where the devices have the samples of the call.
+        y: their labels.
+        owned: training samples of each client.
+        rows: of the program.
         gather: whether to; else batches are rows of the data set.
     """
-    unique, slot = np.unique(clients, return_inverse=True)
-    samples = [owned[int(c)] for c in unique]
-    base = np.concatenate([[0], np.cumsum([len(rows) for rows in samples])])
-    steps = np.array([len(b.rows) for b in batches])
-    rows = np.concatenate(samples)
-    taken = [b.rows + base[s] if gather else samples[s][b.rows] for b, s in zip(batches, slot, strict=True)]
-    return Plan(
-        x=x[rows] if gather and x is not None else None,
-        y=y[rows].astype(np.int32),
+    unique, slot = np.unique(rows.clients, return_inverse=True)
+    samples = [owned[int(client)] for client in unique]
+    base = np.concatenate([[0], np.cumsum([len(own) for own in samples])])
+    used = np.concatenate(samples)
+    taken = [
+        batches.rows + base[client] if gather else samples[client][batches.rows]
+        for batches, client in zip(rows.batches, slot, strict=True)
+    ]
+    steps = PlannedSteps(
         batches=np.concatenate(taken).astype(np.int32),
-        valid=np.concatenate([b.valid for b in batches]).astype(np.int32),
-        model_index=model_index.astype(np.int32),
-        positive=np.zeros(model_index.shape, np.int32) if positive is None else positive.astype(np.int32),
-        first=(np.cumsum(steps) - steps).astype(np.int32),
-        steps=steps.astype(np.int32),
-        per_epoch=np.array([b.per_epoch for b in batches], np.int32),
-        words=words,
+        valid=np.concatenate([batches.valid for batches in rows.batches]).astype(np.int32),
+        rates=_end_to_end(rows.rates),
+        weights=_end_to_end(rows.weights),
     )
+    return Plan(
+        x=x[used] if gather and x is not None else None,
+        y=y[used].astype(np.int32),
+        steps=steps,
+        rows=_planned_rows(rows),
+    )
+
+
+def _planned_rows(rows: ProgramRows) -> PlannedRows:
+    """The rows, in the numbers of the programs."""
+    positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
+    num_steps = np.array([len(batches.rows) for batches in rows.batches])
+    return PlannedRows(
+        model_index=rows.model_index.astype(np.int32),
+        positive=positive.astype(np.int32),
+        first=(np.cumsum(num_steps) - num_steps).astype(np.int32),
+        num_steps=num_steps.astype(np.int32),
+        per_epoch=np.array([batches.per_epoch for batches in rows.batches], np.int32),
+        words=rows.words,
+        class_weights=rows.class_weights,
+        terms=None if rows.terms is None else rows.terms.map(_float32),
+        mixed=None if rows.mixed is None else MixedModel(*map(_float32, rows.mixed)),
+    )
+
+
+def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+    return values.astype(np.float32, copy=False)
+
+
+def _end_to_end(
+    parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
+) -> Float[np.ndarray, "S ..."] | None:
+    """Numbers of each row's steps as one array; None where there are none."""
+    return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
 def stack_plans(plans: Sequence[Plan]) -> Plan:
@@ -83,31 +168,38 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
     Sizes are rounded, so that calls of about the same size share a compiled program: the samples to a power of two, the
     rows to those of all devices together, and the steps to fit both.
     """
-    samples = power_of_two(max(len(p.y) for p in plans))
-    rows = rounded_up(sum(len(p.model_index) for p in plans))
+    samples = power_of_two(max(len(plan.y) for plan in plans))
+    rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
     steps = _padded_steps(plans, samples, rows)
-    own = (rows,) * 4  # of each row, if at all
-    sizes = (samples, samples, steps, steps, *(rows,) * 6, steps, *own, steps, rows, rows)  # in the order of Plan
-    return Plan(*(_stacked(arrays, n) for n, *arrays in zip(sizes, *plans, strict=True)))
+    return Plan(
+        x=_stacked([plan.x for plan in plans], samples),
+        y=_stacked([plan.y for plan in plans], samples),
+        steps=_stacked([plan.steps for plan in plans], steps),
+        rows=_stacked([plan.rows for plan in plans], rows),
+    )
 
 
-def _stacked(arrays: Sequence[np.ndarray | None], size: int) -> Any:
-    """Arrays of all devices, padded with zeros; None where no device has one."""
-    given = [a for a in arrays if a is not None]
-    if len(given) < len(arrays):
+def _stacked(parts: Sequence[Any], size: int) -> Any:
+    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None where a device
+    has none."""
+    if any(part is None for part in parts):
         return None
-    out = np.zeros((len(given), size, *given[0].shape[1:]), given[0].dtype)
-    for own, a in zip(out, given, strict=True):  # samples are large: one copy, and no second one to stack them
-        own[: len(a)] = a
-    return out
+    if isinstance(parts[0], tuple):
+        return type(parts[0])(*(_stacked(field, size) for field in zip(*parts, strict=True)))
+    stacked = np.zeros((len(parts), size, *parts[0].shape[1:]), parts[0].dtype)
+    # Samples are large: one copy, and no second one to stack them.
+    for row, part in zip(stacked, parts, strict=True):
+        row[: len(part)] = part
+    return stacked
 
 
 def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
     """Padded number of steps. Where all rows train for the same number of epochs, it is the most that these numbers of
     rows and samples can need, so that many calls have one size."""
-    needed = max(len(p.valid) for p in plans)
-    passes = set(np.concatenate([-(-p.steps // p.per_epoch) for p in plans]).tolist())
-    usual = passes.pop() * (samples // plans[0].batches.shape[1] + rows)
+    needed = max(len(plan.steps.valid) for plan in plans)
+    epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
+    passes = set(np.concatenate(epochs).tolist())
+    usual = passes.pop() * (samples // plans[0].steps.batches.shape[1] + rows)
     return power_of_two(needed) if passes or usual < needed else usual
 
 

@@ -14,14 +14,18 @@ import platform
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, DataError, MissingExtra, WorkerError
+from fedkin.core.train_call import TrainCall
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
 from fedkin.simulation.one_core import ONE_CORE
@@ -53,13 +57,17 @@ class Cluster:
         if not self.ray.is_initialized():
             # "local", as Ray would connect to the machine's last cluster otherwise, be it alive or not
             address = "local" if engine == LOCAL else engine.removeprefix("ray:").removeprefix("//")
-            own = {"num_cpus": os.cpu_count(), "include_dashboard": False} if engine == LOCAL else {}
+            options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+            if engine == LOCAL:
+                options |= {"num_cpus": os.cpu_count(), "include_dashboard": False}
             try:
                 with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # JAX's, of a fork that execs
-                    self.ray.init(address, **own, log_to_driver=False, logging_level=logging.ERROR)
+                    self.ray.init(address, **options)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 reason = " ".join(str(error).split())
-                raise ConfigError(f"run.engine = {engine}: {reason}; start a cluster with ray start --head") from error
+                raise ConfigError(
+                    f"run.engine = {engine}: {reason}; start a cluster with ray start --head",
+                ) from error
         machines = [node for node in self.ray.nodes() if node["Alive"]]
         resources = self.ray.cluster_resources()
         self.total_cores = cores = int(resources.get("CPU", 1))
@@ -100,7 +108,10 @@ class ActorPool:
         ids: Int[np.ndarray, "N"],
         clients_per_batch: int | None,
     ) -> None:
-        self.data, self._connect, self._model, self._ids = data, cluster, model, ids
+        self.data = data
+        self._connect = cluster
+        self._model = model
+        self._ids = ids
         self._cluster: Cluster | None = None
         self._clients_per_batch = clients_per_batch
         self._actors: list[Any] = []  # that compute
@@ -113,8 +124,8 @@ class ActorPool:
         self.ray = cluster.ray
         packed = self.data.packed  # in a folder that every machine must reach
         held = self.data if packed is None else packed.folder.resolve()
-        own = (held, self._model, self._ids, self._clients_per_batch, 1 if cluster.cores == 1 else None)
-        self._parts = self.ray.put(own)
+        devices = 1 if cluster.cores == 1 else None
+        self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
         if cluster.gpus:  # Ray shows an actor those that it has reserved for it, and no others
             options["num_gpus"] = cluster.gpus
@@ -170,7 +181,8 @@ class ActorPool:
         self._join()
         _, first, row = np.unique(clients, return_index=True, return_inverse=True)
         total = np.bincount(row.ravel(), work, len(first))
-        loads, owner = np.zeros(len(self._actors)), np.zeros(len(first), np.int64)
+        loads = np.zeros(len(self._actors))
+        owner = np.zeros(len(first), np.int64)
         for client in np.argsort(-total, kind="stable"):
             owner[client] = np.argmin(loads)
             loads[owner[client]] += total[client]
@@ -180,7 +192,7 @@ class ActorPool:
         """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
 
         Args:
-            method: ``trainer.train`` and the like.
+            method: of ``_Actor`` or of what it holds: ``train``, ``scorer.losses`` and the like.
             shared: arguments that all parts have, sent to each machine once.
             parts: their own arguments.
 
@@ -241,8 +253,18 @@ class _Actor:
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
-        worker, name = method.split(".")
-        return getattr(getattr(self, worker), name)(*shared, *own)
+        """A method's result for a part of a call.
+
+        Args:
+            method: by name.
+            shared: its first arguments, those of all parts.
+            own: its other arguments, those of this part.
+        """
+        return attrgetter(method)(self)(*shared, *own)
+
+    def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:
+        """Training of a part of a call, which came without its models."""
+        return self.trainer.train(replace(part, models=models))
 
 
 def versions() -> dict[str, str]:

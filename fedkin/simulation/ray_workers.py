@@ -8,18 +8,19 @@ of one process, whatever the number of actors. ``add_sums`` is for those who do 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import ClientRows
-from fedkin.core.randomness import Stream
 from fedkin.core.replies import ReplyBuilder
-from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates, ScoreSums
+from fedkin.core.train_call import TrainCall
+from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.ray_pool import ActorPool, Cluster
+from fedkin.simulation.row_replies import PartOfRows, SummedCall
 from fedkin.simulation.workers import AnyModel, Workers
 
 Rows = list[Int[np.ndarray, "_"]]
@@ -49,30 +50,17 @@ class RayTrainer:
     """A ``Trainer`` whose rows are trained by actors."""
 
     def __init__(self, pool: ActorPool) -> None:
-        self._pool, self._sizes = pool, pool.data.train.sizes
+        self._pool = pool
+        self._sizes = pool.data.train.sizes
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "t"] | None = None,
-    ) -> LocalUpdates:
-        sizes = self._sizes[clients]
-        each = sizes if work.steps is None else np.full(len(clients), work.batch_size)
-        dealt = self._pool.deal(clients, each * num_steps)
-        own = []
-        for rows in dealt:
-            some = None if weights is None else weights[positions(sizes, rows)]
-            of_rows = (clients[rows], model_index[rows], work.select(rows), num_steps[rows])
-            own.append((*of_rows, stream, gradient, _terms_of(terms, rows), some))
-        parts = self._pool.compute("trainer.train", (models,), own)
-        return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+    def train(self, call: TrainCall) -> LocalUpdates:
+        sizes = self._sizes[call.clients]
+        samples = sizes if call.work.steps is None else np.full(len(sizes), call.work.batch_size)
+        dealt = self._pool.deal(call.clients, samples * call.num_steps)
+        # Models go to each machine once, and not with every part of the call.
+        parts = [(replace(call.select(rows), models=call.models[:0]),) for rows in dealt]
+        results = self._pool.compute("train", (call.models,), parts)
+        return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
         """Let actors do a task and add up what their clients reply, and add up these sums in the order of the actors.
@@ -83,19 +71,27 @@ class RayTrainer:
             compiled: whether the task is run in its compiled form, where it has one.
         """
         active = np.flatnonzero(rows.active)
-        clients, steps = rows.clients[active], rows.steps[active]
-        dealt = [active[some] for some in self._pool.deal(clients, self._sizes[clients] * np.maximum(steps, 1))]
-        shared = (builder.task, builder.sizes, compiled, rows.together, rows.stream)
-        own = [(some, rows.clients[some], rows.steps[some]) for some in dealt]
-        for some, part in zip(dealt, self._pool.compute("replies.partial", shared, own), strict=True):
-            builder.merge(some, part)
+        clients = rows.clients[active]
+        samples = self._sizes[clients] * np.maximum(rows.steps[active], 1)
+        call = SummedCall(
+            task=builder.task,
+            sizes=builder.sizes,
+            compiled=compiled,
+            together=rows.engine.together,
+            stream=rows.stream,
+        )
+        dealt = [active[owned] for owned in self._pool.deal(clients, samples)]
+        parts = [(PartOfRows(own, rows.clients[own], rows.steps[own]),) for own in dealt]
+        replies = self._pool.compute("replies.partial", (call,), parts)
+        for own, reply in zip(dealt, replies, strict=True):
+            builder.merge(own, reply)
 
     def gradients(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         dealt = self._pool.deal(clients, self._sizes[clients])
-        own = [(clients[rows], model_index[rows]) for rows in dealt]
-        return _by_row(dealt, self._pool.compute("trainer.gradients", (models,), own))
+        parts = [(clients[rows], model_index[rows]) for rows in dealt]
+        return _by_row(dealt, self._pool.compute("trainer.gradients", (models,), parts))
 
 
 class RayScorer:
@@ -105,8 +101,9 @@ class RayScorer:
         self._pool = pool
 
     def losses(self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n K"]:
-        dealt, parts = self._computed("losses", models, clients, None, "train")
-        return _by_row(dealt, parts)
+        dealt = self._deal(clients, "train")
+        parts = [(clients[rows],) for rows in dealt]
+        return _by_row(dealt, self._pool.compute("scorer.losses", (models,), parts))
 
     def score(
         self,
@@ -115,15 +112,19 @@ class RayScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        dealt, parts = self._computed("score", models, clients, model_index, split, named=True)
-        return ScoreSums(*(_by_row(dealt, arrays) for arrays in zip(*parts, strict=True)))
+        dealt = self._deal(clients, split)
+        parts = [(clients[rows], model_index[rows], split) for rows in dealt]
+        sums = self._pool.compute("scorer.score", (models,), parts)
+        return ScoreSums(*(_by_row(dealt, arrays) for arrays in zip(*sums, strict=True)))
 
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        dealt, parts = self._computed("predict", models, clients, None, split, named=True)
-        sizes = self._pool.data.part(split).sizes[clients]
-        return [_by_sample(dealt, sizes, arrays) for arrays in zip(*parts, strict=True)]
+        dealt = self._deal(clients, split)
+        parts = [(clients[rows], split) for rows in dealt]
+        classes = self._pool.compute("scorer.predict", (models,), parts)
+        sizes = self._sizes(clients, split)
+        return [_by_sample(dealt, sizes, arrays) for arrays in zip(*classes, strict=True)]
 
     def raw_scores(
         self,
@@ -132,37 +133,35 @@ class RayScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        dealt, parts = self._computed("raw_scores", models, clients, model_index, split, named=True)
-        return _by_sample(dealt, self._pool.data.part(split).sizes[clients], parts)
+        dealt = self._deal(clients, split)
+        parts = [(clients[rows], model_index[rows], split) for rows in dealt]
+        scores = self._pool.compute("scorer.raw_scores", (models,), parts)
+        return _by_sample(dealt, self._sizes(clients, split), scores)
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        dealt, parts = self._computed("sample_losses", models, clients, None, "train")
-        sizes = self._pool.data.train.sizes[clients]
-        return np.stack([_by_sample(dealt, sizes, arrays) for arrays in zip(*parts, strict=True)])
+        dealt = self._deal(clients, "train")
+        parts = [(clients[rows],) for rows in dealt]
+        losses = self._pool.compute("scorer.sample_losses", (models,), parts)
+        sizes = self._sizes(clients, "train")
+        return np.stack([_by_sample(dealt, sizes, arrays) for arrays in zip(*losses, strict=True)])
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        dealt, parts = self._computed("scores", model, clients, None, split, named=True)
-        return _by_sample(dealt, self._pool.data.part(split).sizes[clients], parts)
+        dealt = self._deal(clients, split)
+        parts = [(clients[rows], split) for rows in dealt]
+        scores = self._pool.compute("scorer.scores", (model,), parts)
+        return _by_sample(dealt, self._sizes(clients, split), scores)
 
-    def _computed(
-        self,
-        method: str,
-        models: Float[np.ndarray, "..."],
-        clients: Int[np.ndarray, "n"],
-        model_index: Int[np.ndarray, "n ..."] | None,
-        split: str,
-        named: bool = False,
-    ) -> tuple[Rows, list[Any]]:
-        """The deal of rows, and what the actors computed of each part; ``named``: the method has the split, too."""
-        dealt = self._pool.deal(clients, self._pool.data.part(split).sizes[clients])
-        dealt = dealt or [np.zeros(0, np.int64)]  # a call without rows
-        after = (split,) if named else ()
-        own = [(clients[rows], *(() if model_index is None else (model_index[rows],)), *after) for rows in dealt]
-        return dealt, self._pool.compute(f"scorer.{method}", (models,), own)
+    def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
+        """The rows of each actor; one part without rows of a call that has none."""
+        return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
+
+    def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
+        """Samples of each row."""
+        return self._pool.data.part(split).sizes[clients]
 
 
 def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "t"]:
@@ -172,14 +171,9 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
         sizes: samples of each of the n rows.
         rows: which of them.
     """
-    offset, own = np.cumsum(sizes) - sizes, sizes[rows]
-    return np.repeat(offset[rows] - (np.cumsum(own) - own), own) + np.arange(own.sum())
-
-
-def _terms_of(terms: GradientTerms, rows: Int[np.ndarray, "r"]) -> GradientTerms:
-    """The terms of some rows."""
-    own = {name: getattr(terms, name) for name in ROW_TERMS}
-    return terms._replace(**{name: value[rows] for name, value in own.items() if value is not None})
+    offset = np.cumsum(sizes) - sizes
+    taken = sizes[rows]
+    return np.repeat(offset[rows] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:

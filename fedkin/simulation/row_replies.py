@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.core.client import ClientRows
+from fedkin.core.client import ClientEngine, ClientRows, ClientSamples
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.display import client_list
 from fedkin.core.errors import TaskError
@@ -31,17 +32,38 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
     """
     task = builder.task
     form = type(task).compute_rows if compiled else Task.compute_rows
-    done, every = np.zeros(len(rows.clients), np.int64), bool(rows.active.all())
+    replies = np.zeros(len(rows.clients), np.int64)
+    all_active = bool(rows.active.all())
     for index, arrays in form(task, rows):
-        some, own = (index, arrays) if every else _active(index, arrays, rows.active)
-        done[some] += 1
+        if not all_active:
+            index, arrays = _active(index, arrays, rows.active)
+        replies[index] += 1
         try:
-            builder.add(some, own)
+            builder.add(index, arrays)
         except TaskError as error:
-            raise TaskError(f"{error} (client {_names(rows, rows.clients[some])})") from error
-    if (wrong := rows.active & (done != 1)).any():
+            raise TaskError(f"{error} (client {_names(rows, rows.clients[index])})") from error
+    wrong = rows.active & (replies != 1)
+    if wrong.any():
         names = _names(rows, rows.clients[wrong])
         raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
+
+
+class SummedCall(NamedTuple):
+    """A call whose replies actors add up: what all of its parts have in common."""
+
+    task: Task  # which has no memory
+    sizes: Mapping[str, int]  # by name
+    compiled: bool  # as for ``add_replies``
+    together: bool  # whether all rows of one client stay in one portion
+    stream: Stream | None  # random numbers of the call
+
+
+class PartOfRows(NamedTuple):
+    """The rows of a call that one actor takes."""
+
+    rows: Int[np.ndarray, "r"]  # which of the call's
+    clients: Int[np.ndarray, "r"]
+    steps: Int[np.ndarray, "r"]  # epochs or steps that they complete
 
 
 class RowReplies:
@@ -50,42 +72,34 @@ class RowReplies:
     Args:
         data: of all clients.
         ids: their numbers in streams.
-        scorer, trainer: compute with the model.
+        scorer: scores with the model.
+        trainer: trains it.
     """
 
     def __init__(self, data: FederatedData, ids: Int[np.ndarray, "N"], scorer: Scorer, trainer: Trainer) -> None:
-        self._data, self._ids, self._workers = data, ids, {"scorer": scorer, "trainer": trainer}
+        self._data = data
+        self._ids = ids
+        self._scorer = scorer
+        self._trainer = trainer
 
-    def partial(
-        self,
-        task: Task,
-        sizes: dict[str, int],
-        compiled: bool,
-        together: bool,
-        stream: Stream | None,
-        some: Int[np.ndarray, "r"],
-        clients: Int[np.ndarray, "r"],
-        steps: Int[np.ndarray, "r"],
-    ) -> PartialReply:
-        """The part of a reply that some rows make, with their sums.
-
-        Args:
-            task: of the call; it has no memory.
-            sizes: by name.
-            compiled: as for ``add_replies``.
-            together: whether rows of one client stay in one portion.
-            stream: random numbers of the call.
-            some: which rows these are.
-            clients: theirs.
-            steps: epochs or steps that they complete.
-        """
-        own, active = task.select(some), np.ones(len(some), bool)
-        kept = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
-        memory: dict[str, Any] = {"memory": kept, "declared": {}}
-        data = {"data": self._data, "first_data": self._data, "limited": _refuse_part}
-        more: dict[str, Any] = {**data, **self._workers, **memory, "together": together, "stream": stream}
-        builder = ReplyBuilder(own, len(some), sizes)
-        add_replies(builder, ClientRows(task.name, clients, active, steps, self._ids, **more), compiled)
+    def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
+        """The part of a reply that some rows make, with their sums."""
+        task = call.task.select(part.rows)
+        engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
+        memory = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
+        rows = ClientRows(
+            task=task.name,
+            clients=part.clients,
+            active=np.ones(len(part.rows), bool),
+            steps=part.steps,
+            samples=ClientSamples(self._ids, self._data, first_data=self._data),
+            engine=engine,
+            memory=memory,
+            declared={},
+            stream=call.stream,
+        )
+        builder = ReplyBuilder(task, len(part.rows), call.sizes)
+        add_replies(builder, rows, call.compiled)
         return builder.partial()
 
 
@@ -95,11 +109,12 @@ def _refuse_part(*_: Any) -> NoReturn:
 
 def _active(index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]) -> tuple[Any, dict[str, Any]]:
     """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays as it is."""
-    some = np.arange(len(active))[index]
-    own, replying = {name: np.asarray(values) for name, values in arrays.items()}, active[some]
-    if replying.all() or any(values.shape[:1] != some.shape for values in own.values()):
-        return some, own
-    return some[replying], {name: values[replying] for name, values in own.items()}
+    rows = np.arange(len(active))[index]
+    replying = active[rows]
+    arrays = {name: np.asarray(values) for name, values in arrays.items()}
+    if replying.all() or any(values.shape[:1] != rows.shape for values in arrays.values()):
+        return rows, arrays
+    return rows[replying], {name: values[replying] for name, values in arrays.items()}
 
 
 def _names(rows: ClientRows, clients: Int[np.ndarray, "r"]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, UInt32
 
-from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms, LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation import local_training
@@ -20,7 +21,7 @@ from fedkin.simulation.batching import Batches, local_batches, rounded_up, seque
 from fedkin.simulation.client_lanes import fastest_lanes
 from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_device, shard
 from fedkin.simulation.local_training import Shared
-from fedkin.simulation.padding import Plan, plan, stack_plans
+from fedkin.simulation.padding import Plan, ProgramRows, plan, stack_plans
 from fedkin.simulation.recipe import Recipe
 from fedkin.simulation.repeated_samples import RepeatedSamples, SamplesOfCall
 
@@ -49,40 +50,29 @@ class Trainer:
         ids: Int[np.ndarray, "N"],
         keep: bool | None = None,
     ) -> None:
-        self._data, self._model, self._devices, self._lanes, self._ids = data, model, devices, lanes, ids
+        self._data = data
+        self._model = model
+        self._devices = devices
+        self._lanes = lanes
+        self._ids = ids
         self._largest = rounded_up(int(data.train.sizes.max()))
         self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
         self._kept: dict[int, Any] = {}  # samples on so many of the devices
         self._repeated = RepeatedSamples()
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "t"] | None = None,
-    ) -> LocalUpdates:
+    def train(self, call: TrainCall) -> LocalUpdates:
+        """As the protocol says. The first call chooses the number of lanes where none was given."""
         if self._lanes is None:
-            own = (models, clients, model_index, work, num_steps, stream, gradient, terms, weights)
-            lanes = fastest_lanes(self._model, len(clients), lambda lanes: self._side_by_side(lanes).train(*own))
-            return self._side_by_side(lanes).train(*own)
-        if work.positive is not None or (weights is not None and terms is NO_TERMS and not gradient):
-            return self._train_groups(models, clients, model_index, work, num_steps, stream, weights)
-        models, model_index = _models_of_rows(models, model_index)
-        batches = self._batches(clients, work, num_steps, stream)
-        separate = gradient and work.steps is not None  # these batches may have a sample twice, or not at all
-        recipe = _recipe(work, self._lanes or 1, gradient=gradient and not separate)
-        recipe = recipe if terms.envelope is None else recipe._replace(inner_steps=terms.envelope.steps)
-        starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
-        of_steps = None if weights is None else _step_weights(batches, weights, starts)
-        owned, plans = self._distribute(clients, model_index, batches, stream, None, work, terms, of_steps)
-        updates = self._compute(recipe, models, work, stream.round, owned, plans, terms)
-        return updates._replace(gradient=self.gradients(models, clients, model_index)) if separate else updates
+            lanes = fastest_lanes(
+                self._model,
+                len(call.clients),
+                lambda lanes: self._side_by_side(lanes).train(call),
+            )
+            return self._side_by_side(lanes).train(call)
+        # Rows of one client differ in their model only: detectors, and components of a mixture.
+        if call.work.positive is not None or call.options == {"weights"}:
+            return self._train_groups(call)
+        return self._train_rows(call)
 
     def _side_by_side(self, lanes: int) -> Trainer:
         """The same with another number of lanes."""
@@ -90,49 +80,67 @@ class Trainer:
         other._lanes = lanes
         return other
 
-    def _train_groups(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        weights: Float[np.ndarray, "t"] | None,
-    ) -> LocalUpdates:
+    def _train_rows(self, call: TrainCall) -> LocalUpdates:
+        """Training of one model in each row of the program."""
+        call = _without_unused_models(call)
+        batches = self._batches(call)
+        rows = self._program_rows(call, batches)
+        if call.weights is not None:
+            rows = replace(
+                rows,
+                weights=[own[b.rows] for own, b in zip(call.weights, batches, strict=True)],
+            )
+        # Batches of a number of steps may have a sample twice, or not at all: a full gradient needs
+        # batches of all samples.
+        separate = call.gradient and call.work.steps is not None
+        recipe = _recipe(call.work, self._lanes or 1, gradient=call.gradient and not separate)
+        if call.envelope is not None:
+            recipe = recipe._replace(inner_steps=call.envelope.steps)
+        updates = self._compute(recipe, call, rows)
+        if not separate:
+            return updates
+        gradient = self.gradients(call.models, call.clients, call.model_index)
+        return updates._replace(gradient=gradient)
+
+    def _train_groups(self, call: TrainCall) -> LocalUpdates:
         """Training of detectors, or of components of a mixture: those of one client are one row of the program, and
         train on the same batches."""
-        recipe = _recipe(work, self._lanes or 1, detects=work.positive is not None)
-        starts = np.cumsum(self._data.train.sizes[clients]) - self._data.train.sizes[clients]
-        update = np.empty((len(clients), models.shape[1]), np.float32)
-        last, first = np.empty((2, len(clients)), np.float32)
-        for rows in by_client(clients, num_steps):
-            own = clients[rows[:, 0]]
-            batches = self._batches(own, work, num_steps[rows[:, 0]], stream)
-            positive = None if work.positive is None else work.positive[rows]
-            of_steps = None if weights is None else _step_weights(batches, weights, starts[rows])
-            owned, plans = self._distribute(own, model_index[rows], batches, stream, positive, work, of_steps=of_steps)
-            local = self._compute(recipe, models, work, stream.round, owned, plans)
-            update[rows], last[rows], first[rows] = local.update, local.loss, local.first_loss
+        recipe = _recipe(call.work, self._lanes or 1, detects=call.work.positive is not None)
+        update = np.empty((len(call.clients), call.models.shape[1]), np.float32)
+        last = np.empty(len(call.clients), np.float32)
+        first = np.empty(len(call.clients), np.float32)
+        for members in by_client(call.clients, call.num_steps):
+            groups = call.select(members[:, 0])
+            batches = self._batches(groups)
+            rows = self._program_rows(groups, batches)
+            rows = replace(rows, model_index=call.model_index[members])
+            if call.work.positive is not None:
+                rows = replace(rows, positive=call.work.positive[members])
+            if call.weights is not None:
+                rows = replace(rows, weights=_group_weights(batches, call.weights, members))
+            local = self._compute(recipe, call, rows)
+            update[members] = local.update
+            last[members] = local.loss
+            first[members] = local.first_loss
         return LocalUpdates(update, last, first, None)
 
-    def _compute(
-        self,
-        recipe: Recipe,
-        models: Float[np.ndarray, "K P"],
-        work: LocalTraining,
-        round: int,
-        owned: list[Int[np.ndarray, "_"]],
-        plans: Plan,
-        terms: GradientTerms = NO_TERMS,
-    ) -> LocalUpdates:
+    def _compute(self, recipe: Recipe, call: TrainCall, rows: ProgramRows) -> LocalUpdates:
+        """Training of the rows of a program, in their order."""
+        owned, plans = self._distribute(rows, gather=not self._keep)
         mesh = mesh_of(self._devices[: len(owned)])
-        inner = terms.envelope and tuple(np.float32(value) for value in (terms.envelope.strength, terms.envelope.lr))
-        rates = np.float32(work.rate(round)), np.float32(work.mu)
         if self._keep and mesh.size not in self._kept:
             self._kept[mesh.size] = replicate(mesh, (self._data.x, self._data.y.astype(np.int32)))
-        shared = replicate(mesh, Shared(models, *rates, terms.trained, inner))
-        shared = shared._replace(samples=self._kept.get(mesh.size))
+        envelope = None
+        if call.envelope is not None:
+            envelope = (np.float32(call.envelope.strength), np.float32(call.envelope.lr))
+        shared = Shared(
+            models=call.models,
+            lr=np.float32(call.work.rate(call.stream.round)),
+            mu=np.float32(call.work.mu),
+            trained=call.trained,
+            envelope=envelope,
+        )
+        shared = replicate(mesh, shared)._replace(samples=self._kept.get(mesh.size))
         updates = local_training.train(self._model, recipe, mesh, shared, shard(mesh, plans))
         return jax.tree.map(lambda part: _gathered(np.asarray(part), owned), updates)
 
@@ -140,122 +148,141 @@ class Trainer:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "r"], model_index: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r P"]:
         sizes = self._data.train.sizes
-        batches = [sequential_batches(int(sizes[c]), min(_WIDTH, self._largest)) for c in clients]
-        owned, plans = self._distribute(clients, model_index, batches, None, gather=True)
+        width = min(_WIDTH, self._largest)
+        rows = ProgramRows(
+            clients=clients,
+            model_index=model_index,
+            batches=[sequential_batches(int(sizes[c]), width) for c in clients],
+            words=_no_words(clients),
+        )
+        owned, plans = self._distribute(rows, gather=True)
         mesh = mesh_of(self._devices[: len(owned)])
         gradients = local_training.gradients(self._model, mesh, replicate(mesh, models), shard(mesh, plans))
         return _gathered(np.asarray(gradients), owned)
 
     def _distribute(
         self,
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r ..."],
-        batches: list[Batches],
-        stream: Stream | None,
-        positive: Int[np.ndarray, "r ..."] | None = None,
-        work: LocalTraining | None = None,
-        terms: GradientTerms = NO_TERMS,
-        of_steps: list[Float[np.ndarray, "_ ..."]] | None = None,
-        gather: bool = False,
+        rows: ProgramRows,
+        gather: bool,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
-        """The rows of each device, and the plans of all devices as one."""
-        owned = rows_by_device(batches, min(len(self._devices), len(clients)), self._lanes or 1)
-        positive = np.zeros_like(model_index) if positive is None else positive
-        plans, by_row = [], {name: getattr(terms, name) for name in ROW_TERMS}
-        call = SamplesOfCall() if self._keep else self._repeated.begin([clients[r] for r in owned])
-        x = self._data.x if call.samples is None else None
-        for r in owned:
-            own = [batches[i] for i in r]
-            plan = self._plan(x, clients[r], model_index[r], own, stream, positive[r], gather or not self._keep)
-            plan = plan._replace(**{n: v[r].astype(np.float32, copy=False) for n, v in by_row.items() if v is not None})
-            if of_steps is not None:
-                plan = plan._replace(weights=np.concatenate([of_steps[i] for i in r]).astype(np.float32))
-            plans.append(plan if work is None else self._with_recipe(plan, clients[r], own, work, stream))
-        whole, mesh = stack_plans(plans), mesh_of(self._devices[: len(owned)])
-        return owned, whole if self._keep else whole._replace(x=self._repeated.on_devices(call, mesh, whole.x))
+        """The rows of each device, and the plans of all devices as one.
 
-    def _with_recipe(
-        self,
-        plan: Plan,
-        clients: Int[np.ndarray, "r"],
-        batches: list[Batches],
-        work: LocalTraining,
-        stream: Stream | None,
-    ) -> Plan:
-        """The plan with the learning rate of every step and the class weights of every row, where there are any."""
-        weights, rates = None, None
-        if work.class_weights is not None:
-            weights = work.loss_weights(self._data.label_counts(clients=clients))
-        if work.step_schedule is not None:
-            round = 0 if stream is None else stream.round
-            own = [work.step_rates(round, len(b.valid)) for b in batches]
-            rates = np.concatenate([r for r in own if r is not None]).astype(np.float32)
-        return plan._replace(rates=rates, class_weights=weights)
+        Args:
+            rows: of the program.
+            gather: whether to collect the samples that the rows use; else batches are rows of the
+                data set.
+        """
+        owned = rows_by_device(
+            rows.batches,
+            min(len(self._devices), len(rows.clients)),
+            self._lanes or 1,
+        )
+        kept = SamplesOfCall()
+        if not self._keep:
+            kept = self._repeated.begin([rows.clients[own] for own in owned])
+        x = self._data.x if kept.samples is None else None
+        plans = [plan(x, self._data.y, self._data.train, rows.select(own), gather) for own in owned]
+        whole = stack_plans(plans)
+        if not self._keep:
+            mesh = mesh_of(self._devices[: len(owned)])
+            whole = whole._replace(x=self._repeated.on_devices(kept, mesh, whole.x))
+        return owned, whole
 
-    def _batches(
-        self, clients: Int[np.ndarray, "r"], work: LocalTraining, num_steps: Int[np.ndarray, "r"], stream: Stream
-    ) -> list[Batches]:
-        sizes, pairs = self._data.train.sizes, list(zip(clients.tolist(), num_steps.tolist(), strict=True))
-        drawn = {  # rows of one client have the same
-            (c, n): local_batches(int(sizes[c]), work, n, int(self._ids[c]), stream, self._largest)
-            for c, n in dict.fromkeys(pairs)
+    def _program_rows(self, call: TrainCall, batches: list[Batches]) -> ProgramRows:
+        """The rows of a call, with their random numbers and with the settings of each of them."""
+        class_weights = None
+        if call.work.class_weights is not None:
+            class_weights = call.work.loss_weights(self._data.label_counts(clients=call.clients))
+        rates: Any = None
+        if call.work.step_schedule is not None:
+            rates = [call.work.step_rates(call.stream.round, len(b.valid)) for b in batches]
+        words = _no_words(call.clients)
+        if self._model.random:
+            device = call.stream.child("device")
+            words = np.stack([device.words(int(client)) for client in self._ids[call.clients]])
+        return ProgramRows(
+            clients=call.clients,
+            model_index=call.model_index,
+            batches=batches,
+            words=words,
+            rates=rates,
+            class_weights=class_weights,
+            terms=call.terms,
+            mixed=call.mixed,
+        )
+
+    def _batches(self, call: TrainCall) -> list[Batches]:
+        """The batches of each row; rows of one client and number of steps have the same."""
+        sizes = self._data.train.sizes
+        pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
+        drawn = {
+            (client, steps): local_batches(
+                int(sizes[client]),
+                call.work,
+                steps,
+                int(self._ids[client]),
+                call.stream,
+                self._largest,
+            )
+            for client, steps in dict.fromkeys(pairs)
         }
         return [drawn[pair] for pair in pairs]
 
-    def _plan(
-        self,
-        x: Shaped[np.ndarray, "M ..."] | None,
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r ..."],
-        batches: list[Batches],
-        stream: Stream | None,
-        positive: Int[np.ndarray, "r ..."],
-        gather: bool,
-    ) -> Plan:
-        words = np.zeros((len(clients), 2), np.uint32)
-        if stream is not None and self._model.random:
-            words = np.stack([stream.child("device").words(int(c)) for c in self._ids[clients]])
-        own = (x, self._data.y, self._data.train, clients, model_index, batches)
-        return plan(*own, words, positive, gather)
+
+def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
+    """Key data of rows that draw nothing."""
+    return np.zeros((len(clients), 2), np.uint32)
 
 
-def _models_of_rows(
-    models: Float[np.ndarray, "K P"], model_index: Int[np.ndarray, "r"]
-) -> tuple[Float[np.ndarray, "k P"], Int[np.ndarray, "r"]]:
-    """Where there are many more models than rows, those of the rows alone, and their numbers among these: of a thousand
-    peers' models only those that are trained go to a device. Fewer are left as they are: each number of models is a
-    program of its own, and rounds of another number of clients would compile more of them."""
-    used, index = np.unique(model_index, return_inverse=True)
-    count = rounded_up(len(model_index))
-    if _MANY * count >= len(models):
-        return models, model_index
-    return models[np.pad(used, (0, count - len(used)))], index
+def _without_unused_models(call: TrainCall) -> TrainCall:
+    """The same call; where it has many more models than rows, with the rows' models only.
+
+    Of a thousand peers' models only those that are trained go to a device. Fewer are left as they
+    are: each number of models needs another compiled program, and rounds of another number of
+    clients would compile many of them.
+    """
+    used, index = np.unique(call.model_index, return_inverse=True)
+    count = rounded_up(len(call.model_index))
+    if _MANY * count >= len(call.models):
+        return call
+    return replace(
+        call,
+        models=call.models[np.pad(used, (0, count - len(used)))],
+        model_index=index,
+    )
 
 
 def _recipe(work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False) -> Recipe:
     """The static options of a training program."""
-    settings = (work.weight_decay, work.nesterov, work.clip_norm, work.label_smoothing, work.precision)
-    return Recipe(work.optimizer, work.momentum, work.mu > 0, lanes, gradient, detects, *settings)
+    return Recipe(
+        optimizer=work.optimizer,
+        momentum=work.momentum,
+        proximal=work.mu > 0,
+        lanes=lanes,
+        gradient=gradient,
+        detects=detects,
+        weight_decay=work.weight_decay,
+        nesterov=work.nesterov,
+        clip_norm=work.clip_norm,
+        label_smoothing=work.label_smoothing,
+        precision=work.precision,
+    )
 
 
-def _step_weights(
-    batches: list[Batches], weights: Float[np.ndarray, "t"], starts: Int[np.ndarray, "r ..."]
-) -> list[Float[np.ndarray, "_ ..."]]:
-    """The weights of the samples of each step [S B], or of the samples of each member of a group [S G B], of every row.
+def _group_weights(
+    batches: list[Batches],
+    weights: Sequence[Float[np.ndarray, "_"]],
+    members: Int[np.ndarray, "g G"],
+) -> list[Float[np.ndarray, "_ G _"]]:
+    """The weights of the samples of each step, [S G B] for every group.
 
     Args:
-        batches: of each row.
-        weights: of the samples of all rows, end to end.
-        starts: where those of each row, or of each member, begin.
+        batches: of each group.
+        weights: of the samples of each row of the call.
+        members: rows of the call that are the members of each group.
     """
-    return [_of_members(weights, own, b.rows) for own, b in zip(starts, batches, strict=True)]
-
-
-def _of_members(
-    weights: Float[np.ndarray, "t"], starts: Int[np.ndarray, "..."], rows: Int[np.ndarray, "S B"]
-) -> Float[np.ndarray, "S ... B"]:
-    """The weights of a row's batches: of one model, or of each of several."""
-    return weights[starts + rows] if not starts.ndim else weights[starts[:, None] + rows[:, None, :]]
+    groups = zip(members, batches, strict=True)
+    return [np.stack([weights[row][b.rows] for row in group], axis=1) for group, b in groups]
 
 
 def by_client(clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]) -> Iterator[Int[np.ndarray, "g G"]]:

@@ -16,8 +16,9 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
+from fedkin.core.train_call import GradientTerms
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # anything above cannot be true
@@ -62,21 +63,34 @@ class Controlled(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         old = client.memory.get(_CONTROL, np.zeros_like(self.control))[None]
         terms = GradientTerms(correction=self.control - old)
-        local = client.train(self.models[self.model_index[0]], self.work, self.option == "I", terms)
-        rows = LocalUpdates(*(None if part is None else part[None] for part in local))
+        local = client.train(
+            self.models[self.model_index[0]],
+            self.work,
+            self.option == "I",
+            terms=terms,
+        )
         size = np.array([len(client.samples()[1])])
-        arrays, sound = self._results(old, rows, self._way(size, np.array([client.steps])))
+        arrays, sound = self._results(
+            old,
+            local.as_rows(),
+            self._way(size, np.array([client.steps])),
+        )
         if sound[0]:
             client.memory[_CONTROL] = old[0] + arrays["control_update"][0]
         return {name: array[0] for name, array in arrays.items()} | {"examples": 1, "model_index": self.model_index[0]}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         sizes, none = rows.data.train.sizes[rows.clients], np.zeros_like(self.control)
+        call = rows.train_call(
+            self.models,
+            self.model_index,
+            self.work,
+            gradient=self.option == "I",
+        )
         for some in rows.portions(4 * len(self.control)):
             old = rows.memory.read(_CONTROL, rows.clients[some], np.broadcast_to(none, (len(some), len(none))))
-            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.option == "I")
             terms = GradientTerms(correction=self.control - old)
-            local = rows.trainer.train(self.models, rows.clients[some], self.model_index[some], *options, terms)
+            local = rows.trainer.train(replace(call.select(some), terms=terms))
             arrays, sound = self._results(old, local, self._way(sizes[some], rows.steps[some]))
             if sound.any():
                 control = old + arrays["control_update"]

@@ -15,7 +15,7 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
-from fedkin.core.workers import Envelope, GradientTerms
+from fedkin.core.train_call import Envelope
 from fedkin.tasks.own_model import OWN
 from fedkin.tasks.train import Train
 
@@ -45,28 +45,38 @@ class TrainEnvelope(Train):
 
     def compute(self, client: Client) -> dict[str, Any]:
         index = np.asarray(self.model_index)[0]
-        local = client.train(self.models[index], self.work, self.gradient, self._terms())
+        local = client.train(
+            self.models[index],
+            self.work,
+            self.gradient,
+            envelope=self._envelope(),
+        )
         own = self.models[index] + local.own
         if sound_rows(_MODEL, own[None])[0] and np.isfinite(local.update).all():
             client.memory[OWN] = own
-        rows = type(local)(*(None if part is None else part[None] for part in local))
-        reply = {name: array[0] for name, array in self._arrays(rows).items()}
+        reply = {name: array[0] for name, array in self._arrays(local.as_rows()).items()}
         return reply | {"examples": len(client.samples()[1]), "model_index": index}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        call = rows.train_call(
+            self.models,
+            index,
+            self.work,
+            gradient=self.gradient,
+            envelope=self._envelope(),
+        )
         for some in rows.portions(2 * self.models.shape[1]):  # w and theta
-            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient, self._terms())
-            local = rows.trainer.train(self.models, rows.clients[some], index[some], *options)
+            local = rows.trainer.train(call.select(some))
             own = self.models[index[some]] + np.asarray(local.own)
             sound = sound_rows(_MODEL, own) & np.isfinite(local.update).all(axis=1)
             if sound.any():
                 rows.store(OWN, some[sound], own[sound])
             yield some, self._arrays(local) | {"examples": examples[some], "model_index": index[some]}
 
-    def _terms(self) -> GradientTerms:
-        return GradientTerms(envelope=Envelope(self.strength, self.own_steps, self.own_lr))
+    def _envelope(self) -> Envelope:
+        return Envelope(self.strength, self.own_steps, self.own_lr)
 
     def for_messages(self, spec: ModelSpec) -> Train:
         return self  # a client's model is not its local solution, which Train would store

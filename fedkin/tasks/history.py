@@ -98,9 +98,9 @@ class TrainSpans(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(self.models.shape[1]):
             spans = [positions(self.spans[row]) for row in some]
-            own, index = rows.with_samples(some, spans), np.asarray(self.model_index[some], np.int64)
-            options = (self.work.select(some), own.steps, rows.drawn())
-            local = own.trainer.train(self.models, own.clients, index, *options)
+            own = rows.with_samples(some, spans)
+            index = np.asarray(self.model_index[some], np.int64)
+            local = own.trainer.train(own.train_call(self.models, index, self.work.select(some)))
             losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
             examples = np.array([len(span) for span in spans], np.int64)
             yield some, {"update": np.asarray(local.update), **losses, "examples": examples, "model_index": index}

@@ -6,7 +6,7 @@ Shapes: n rows, r of a portion, K models, P parameters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
-from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.core.train_call import MixedModel
+from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.own_model import OWN, EvaluateOwn, Read, own_and_padding
 from fedkin.tasks.train import Train
 
@@ -50,9 +51,8 @@ class TrainMixed(Train):
         own = client.memory.get(OWN, received[0])[None]
         share = np.reshape(client.memory.get(SHARE, np.float32(self.share)), 1)
         gradient = client.gradient(mixed(own, received, share)[0])[None] if self.share_lr else None
-        local = client.train(received[0], self.work, self.gradient, GradientTerms(own=own, share=share))
-        local = LocalUpdates(*(None if part is None else part[None] for part in local))
-        arrays, own, after, sound = self._results(local, own, share, received, gradient)
+        local = client.train(received[0], self.work, self.gradient, mixed=MixedModel(own, share))
+        arrays, own, after, sound = self._results(local.as_rows(), own, share, received, gradient)
         if sound[0]:
             client.memory[OWN], client.memory[SHARE] = own[0], after[0]
         reply = {name: array[0] for name, array in arrays.items()}
@@ -61,6 +61,7 @@ class TrainMixed(Train):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
         for some in rows.portions(3 * self.models.shape[1]):  # w, v and their mix
             clients, received, gradient = rows.clients[some], self.models[index[some]], None
             own = rows.memory.read(OWN, clients, received)
@@ -68,9 +69,7 @@ class TrainMixed(Train):
             if self.share_lr:
                 mix = own_and_padding(mixed(own, received, share))
                 gradient = rows.trainer.gradients(mix, clients, np.arange(len(some)))
-            options = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient)
-            terms = GradientTerms(own=own, share=share)
-            local = rows.trainer.train(self.models, clients, index[some], *options, terms=terms)
+            local = rows.trainer.train(replace(call.select(some), mixed=MixedModel(own, share)))
             arrays, own, after, sound = self._results(local, own, share, received, gradient)
             if sound.any():
                 rows.store(OWN, some[sound], own[sound])

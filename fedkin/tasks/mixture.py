@@ -60,7 +60,8 @@ class TrainMixture(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         components, labels = self._components, client.samples()[1]
         weights = sample_weights(client.sample_losses(components), self.membership.T, self.shares, labels)
-        locals_ = [client.train(model, self.work, weights=own) for model, own in zip(components, weights, strict=True)]
+        by_component = zip(components, weights, strict=True)
+        locals_ = [client.train(model, self.work, weights=[own]) for model, own in by_component]
         reply = {
             "update": np.concatenate([local.update for local in locals_]),
             "loss": np.float64(sum(local.loss for local in locals_)),
@@ -82,11 +83,15 @@ class TrainMixture(Task):
             labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
             prior = np.repeat(self.membership[some], sizes, axis=0).T
             weights = sample_weights(rows.scorer.sample_losses(components, clients), prior, self.shares, labels)
-            of_rows = [own.ravel() for own in np.split(weights, np.cumsum(sizes)[:-1], axis=1)]
+            by_client = np.split(weights, np.cumsum(sizes)[:-1], axis=1)
             several = np.repeat(some, count)  # a row for each component of each client
-            start = (components, rows.clients[several], np.tile(np.arange(count), len(some)))
-            options = (self.work.select(several), rows.steps[several], rows.drawn())
-            local = rows.trainer.train(*start, *options, weights=np.concatenate(of_rows))
+            call = rows.select(several).train_call(
+                components,
+                np.tile(np.arange(count), len(some)),
+                self.work.select(several),
+                weights=[own for of_client in by_client for own in of_client],
+            )
+            local = rows.trainer.train(call)
             losses = {name: np.asarray(getattr(local, name), np.float64) for name in ("loss", "first_loss")}
             arrays = {name: values.reshape(len(some), count).sum(axis=1) for name, values in losses.items()}
             arrays["update"] = np.asarray(local.update).reshape(len(some), -1)

@@ -18,8 +18,8 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
 from fedkin.core.task import Task, chosen, each
+from fedkin.core.train_call import GradientTerms
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import GradientTerms
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.personal import shortened
 from fedkin.tasks.train import Train
@@ -68,9 +68,14 @@ class TrainBeside(Train):
             terms = GradientTerms(anchor=received, strength=self._strengths(len(some)))
             done = rows.steps[some]
             steps = done if self.own_epochs is None else shortened(self.own_epochs, done, self.work.select(some))
-            options = (work.select(some), steps, rows.drawn())
-            models = own_and_padding(own)
-            local = rows.trainer.train(models, rows.clients[some], np.arange(len(some)), *options, terms=terms)
+            part = rows.select(some)
+            call = part.train_call(
+                own_and_padding(own),
+                np.arange(len(some)),
+                work.select(some),
+                terms=terms,
+            )
+            local = rows.trainer.train(replace(call, num_steps=steps))
             own = own + np.asarray(local.update)
             sound = sound_rows(_MODEL, own)
             if sound.any():

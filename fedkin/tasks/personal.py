@@ -19,8 +19,9 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply
 
@@ -65,12 +66,12 @@ class Personal(Task):
         kept = _own_head(self, client)
         start = join(self.models[self.model_index[0]], kept, self.head)
         if self.head_epochs:
-            head = client.train(start, self._head_work(), terms=self._only(head=True))
-            local = client.train(start + head.update, self.work, terms=self._only(head=False))
+            head = client.train(start, self._head_work(), trained=self._only(head=True))
+            local = client.train(start + head.update, self.work, trained=self._only(head=False))
             local = LocalUpdates(head.update + local.update, local.loss, head.first_loss, None)
         else:
             local = client.train(start, self.work)
-        arrays, heads, sound = self._results(kept[None], LocalUpdates(*(p if p is None else p[None] for p in local)))
+        arrays, heads, sound = self._results(kept[None], local.as_rows())
         if sound[0]:
             client.memory[_HEAD] = heads[0]
         reply = {name: array[0] for name, array in arrays.items()}
@@ -80,36 +81,41 @@ class Personal(Task):
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         for some in rows.portions(2 * len(self.start)):  # a model and an update of each
             kept = _heads(self, rows, some)
-            models, own = _padded(join(self.models[self.model_index[some]], kept, self.head)), np.arange(len(some))
-            local = self._trained(rows, some, models, own)
+            models = _padded(join(self.models[self.model_index[some]], kept, self.head))
+            part = rows.select(some)
+            call = part.train_call(models, np.arange(len(some)), self.work.select(some))
+            local = self._trained(rows, call)
             arrays, heads, sound = self._results(kept, local)
             if sound.any():
                 rows.store(_HEAD, some[sound], heads[sound])
             yield some, arrays | {"examples": examples[some], "model_index": self.model_index[some]}
 
-    def _trained(
-        self, rows: ClientRows, some: Int[np.ndarray, "r"], models: Float[np.ndarray, "R P"], own: Int[np.ndarray, "r"]
-    ) -> LocalUpdates:
-        """The training of some rows, head and body together or one after the other."""
-        done, clients, work = rows.steps[some], rows.clients[some], self.work.select(some)
+    def _trained(self, rows: ClientRows, call: TrainCall) -> LocalUpdates:
+        """The training of some rows, head and body together or one after the other.
+
+        Args:
+            rows: of the task.
+            call: training of whole models, the first of which are those of the rows.
+        """
         if not self.head_epochs:
-            return rows.trainer.train(models, clients, own, work, done, rows.drawn())
-        first = self._head_work()
-        steps = shortened(first.count, done, work)
-        head = rows.trainer.train(models, clients, own, first, steps, rows.drawn(), terms=self._only(head=True))
-        between = models.copy()
-        between[: len(some)] += head.update
-        body = rows.trainer.train(between, clients, own, work, done, rows.drawn(), terms=self._only(head=False))
+            return rows.trainer.train(call)
+        work = self._head_work()
+        steps = shortened(work.count, call.num_steps, call.work)
+        head_call = replace(call, work=work, num_steps=steps, trained=self._only(head=True))
+        head = rows.trainer.train(head_call)
+        models = call.models.copy()
+        models[: len(call.clients)] += head.update
+        body = rows.trainer.train(replace(call, models=models, trained=self._only(head=False)))
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
 
     def _head_work(self) -> LocalTraining:
         return replace(self.work, **{"epochs" if self.work.steps is None else "steps": self.head_epochs})
 
-    def _only(self, head: bool) -> GradientTerms:
-        """Training of the head alone, or of the body alone."""
+    def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
+        """Which parameters are trained: the head alone, or the body alone."""
         trained = np.full(len(self.start), not head)
         trained[_slice(self.head)] = head
-        return GradientTerms(trained=trained)
+        return trained
 
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates

@@ -55,7 +55,7 @@ class Note(Task):
         every = np.arange(len(rows.clients))
         if len(every):
             noted = rows.memory.has("noted_labels", rows.clients)
-            lasting = np.flatnonzero(noted) if rows.stale_counts else every
+            lasting = np.flatnonzero(noted) if rows.samples.stale_counts else every
             rows.store("samples_at_first", lasting, _noted(rows).samples[lasting])
             rows.store("noted_labels", every, rows.data.label_counts(clients=rows.clients))
         yield rows.every, {}
@@ -101,7 +101,7 @@ class Shifted(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         noted = _noted(rows)
-        if rows.stale_counts:
+        if rows.samples.stale_counts:
             _store_first(rows)
         yield rows.every, {"shifted": self._shifted(noted, rows.data.label_counts(clients=rows.clients))}
 
@@ -114,13 +114,13 @@ def _store_first(rows: ClientRows) -> None:
     """Clients whose counts were for one test store those before any shift."""
     noted, lasting = (rows.memory.has(name, rows.clients) for name in ("noted_labels", "samples_at_first"))
     once = np.flatnonzero(noted & ~lasting)
-    first = rows.first_data.label_counts(clients=rows.clients[once])
+    first = rows.samples.first_data.label_counts(clients=rows.clients[once])
     rows.store("noted_labels", once, first)
     rows.store("samples_at_first", once, first.sum(axis=1))
 
 
 def _noted(rows: ClientRows) -> _Noted:
     """What the clients of all rows keep; of those that noted nothing yet, what they had before any shift."""
-    first = rows.first_data.label_counts(clients=rows.clients)
+    first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

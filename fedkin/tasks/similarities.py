@@ -57,10 +57,9 @@ class Similarities(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         directions = unit_rows(self.directions)
+        call = rows.train_call(self.start[None], np.zeros(len(rows.clients), np.int64), self.work)
         for some in rows.portions(len(self.start)):
-            index = np.zeros(len(some), np.int64)
-            own = (self.work.select(some), rows.steps[some], rows.drawn())
-            local = rows.trainer.train(self.start[None], rows.clients[some], index, *own)
+            local = rows.trainer.train(call.select(some))
             # one row at a time, as a client computes it: bits do not depend on the others
             cosines = [self._cosines(directions, *row) for row in zip(local.update, local.loss, strict=True)]
             yield some, {"cosine": np.array(cosines, np.float32).reshape(len(some), -1)}

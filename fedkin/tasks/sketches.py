@@ -47,10 +47,9 @@ class _Sketching:
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        call = rows.train_call(self.start[None], np.zeros(len(rows.clients), np.int64), self.work)
         for some in rows.portions(len(self.start)):
-            index = np.zeros(len(some), np.int64)
-            own = (self.work.select(some), rows.steps[some], rows.drawn())
-            local = rows.trainer.train(self.start[None], rows.clients[some], index, *own)
+            local = rows.trainer.train(call.select(some))
             arrays = self.arrays(self._sketches(np.asarray(local.update)))
             yield some, arrays if "nearest" in arrays else arrays | {"examples": examples[some]}
 

@@ -18,7 +18,8 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Memory, Rows, Schema, floats
 from fedkin.core.task import Task, each, shared
-from fedkin.core.workers import GradientTerms, LocalUpdates
+from fedkin.core.train_call import GradientTerms
+from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.own_model import OWN, own_and_padding
 from fedkin.tasks.train import Train, TrainingReply, training_reply
 
@@ -67,7 +68,7 @@ class TrainTowards(Train):
         if sound_rows(self.up.arrays["update"], solution[None])[0]:
             client.memory[OWN] = solution
         update = LocalUpdates(solution - self.models[index], local.loss, local.first_loss, None)
-        arrays = self._arrays(LocalUpdates(*(None if part is None else part[None] for part in update)))
+        arrays = self._arrays(update.as_rows())
         reply = {name: array[0] for name, array in arrays.items()} | {"importance": importance[0]}
         return reply | {"examples": len(client.samples()[1]), "model_index": index}
 
@@ -83,9 +84,15 @@ class TrainTowards(Train):
                 importance[unknown] = importances(losses, sizes[unknown], self.floor)
             anchor = mixed(self.models, importance)
             own = rows.memory.read(OWN, clients, anchor)
-            options = (self.work.select(some), rows.steps[some], rows.drawn())
+            part = rows.select(some)
             terms = self._terms(anchor, importance)
-            local = rows.trainer.train(own_and_padding(own), clients, np.arange(len(some)), *options, terms=terms)
+            call = part.train_call(
+                own_and_padding(own),
+                np.arange(len(some)),
+                self.work.select(some),
+                terms=terms,
+            )
+            local = rows.trainer.train(call)
             solution = own + np.asarray(local.update)
             sound = sound_rows(self.up.arrays["update"], solution)
             if sound.any():

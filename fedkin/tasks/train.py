@@ -65,7 +65,7 @@ class Train(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         index = np.argmin(_finite(client.losses(self.models))) if self.model_index is None else self.model_index[0]
         local = client.train(self.models[index], self.work, self.gradient)
-        arrays = self._arrays(LocalUpdates(*(None if part is None else part[None] for part in local)))
+        arrays = self._arrays(local.as_rows())
         reply = {name: array[0] for name, array in arrays.items()}
         if self.test:
             reply["test_sums"] = _test_sums(*client.score(self.models, np.asarray(index)))
@@ -74,9 +74,9 @@ class Train(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         chosen_models = self._chosen(rows)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        call = rows.train_call(self.models, chosen_models, self.work, gradient=self.gradient)
         for some in rows.portions(self.models.shape[1]):
-            own = (self.work.select(some), rows.steps[some], rows.drawn(), self.gradient)
-            local = rows.trainer.train(self.models, rows.clients[some], chosen_models[some], *own)
+            local = rows.trainer.train(call.select(some))
             arrays = self._arrays(local) | {"examples": examples[some], "model_index": chosen_models[some]}
             if self.test:
                 sums = rows.scorer.score(self.models, rows.clients[some], chosen_models[some], "test")

@@ -13,8 +13,9 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedper import FedPer, FedPerState, FedRep
@@ -48,26 +49,19 @@ class _Regression(_Quadratic):
     def __init__(self, x: np.ndarray, y: np.ndarray, lr: float) -> None:
         self.x, self.y, self.lr = x, y, lr
 
-    def train(  # type: ignore[override]
-        self,
-        models: Any,
-        clients: Any,
-        model_index: Any,
-        work: Any,
-        steps: Any,
-        *_: Any,
-        terms: GradientTerms = NO_TERMS,
-    ) -> LocalUpdates:
-        updates, trained = [], np.ones(models.shape[1]) if terms.trained is None else terms.trained
-        for client, start in zip(clients, models[model_index].astype(np.float64), strict=True):
+    def train(self, call: TrainCall) -> LocalUpdates:
+        updates = []
+        trained = np.ones(call.models.shape[1]) if call.trained is None else call.trained
+        starts = call.models[call.model_index].astype(np.float64)
+        for client, start in zip(call.clients, starts, strict=True):
             model, x = start.copy(), self.x[client]
-            for _step in range(int(steps.max())):
+            for _step in range(int(call.num_steps.max())):
                 body, h = model[:3], model[3]
                 error = h * x @ body - self.y[client]
                 gradient = np.append(h * x.T @ error, (x @ body) @ error) / len(error)
                 model = model - self.lr * trained * gradient
             updates.append(model - start)
-        losses = np.zeros(len(clients), np.float32)
+        losses = np.zeros(len(call.clients), np.float32)
         return LocalUpdates(np.array(updates, np.float32), losses, losses, None)
 
 
@@ -201,8 +195,16 @@ def test_the_head_is_trained_before_the_body() -> None:
     trained = np.zeros(len(start), bool)
     trained[head] = True
     for only, epochs in ((trained, 3), (~trained, 2)):
-        options = (np.zeros(1, int), replace(w.work, epochs=epochs), np.array([epochs]), STREAM.child("train"))
-        start = start + trainer.train(start[None], client, *options, terms=GradientTerms(trained=only)).update[0]
+        call = TrainCall(
+            models=start[None],
+            clients=client,
+            model_index=np.zeros(1, int),
+            work=replace(w.work, epochs=epochs),
+            num_steps=np.array([epochs]),
+            stream=STREAM.child("train"),
+            trained=only,
+        )
+        start = start + trainer.train(call).update[0]
     np.testing.assert_allclose(own, start[head], rtol=1e-5)
     np.testing.assert_allclose(after.models[0, ~trained], start[~trained], rtol=1e-5, atol=1e-7)
 

@@ -20,6 +20,7 @@ from fedkin.config import registry
 from fedkin.config.run import from_dict
 from fedkin.core.errors import ConfigError, FedkinError, MethodError
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedsim import QUIRKS, FedSim, FedSimState
@@ -184,9 +185,9 @@ def test_a_nonfinite_client_is_named(caplog: pytest.LogCaptureFixture, monkeypat
     """Its gradient alone is not finite: the client is excluded, counted, and the run goes on."""
     train = Trainer.train
 
-    def with_nan(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        result = train(self, models, clients, *rest)
-        bad = np.where(clients[: len(result.gradient)] == 3, np.nan, 0).astype(np.float32)
+    def with_nan(self: Trainer, call: TrainCall) -> Any:
+        result = train(self, call)
+        bad = np.where(call.clients[: len(result.gradient)] == 3, np.nan, 0).astype(np.float32)
         return result._replace(gradient=result.gradient + bad[:, None])
 
     monkeypatch.setattr(Trainer, "train", with_nan)

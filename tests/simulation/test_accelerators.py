@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.errors import JaxRuntimeError
 
+from fedkin.core.train_call import TrainCall
 from fedkin.models import mclr
 from fedkin.simulation import client_lanes, trainer
 from fedkin.simulation.batching import sequential_batches
@@ -93,6 +94,6 @@ def test_a_trainer_without_a_number_measures_on_its_first_call(monkeypatch: pyte
     expected = trained(world())
     free = Trainer(DATA, MODEL, local_devices(1), None, np.arange(DATA.clients))
     steps = np.full(len(EVERYONE), WORK.epochs)
-    measured = free.train(START, EVERYONE, WHICH, WORK, steps, STREAM)
+    measured = free.train(TrainCall(START, EVERYONE, WHICH, WORK, steps, STREAM))
     np.testing.assert_allclose(measured.update, expected.update, rtol=1e-4, atol=3e-6)
     assert client_lanes._chosen[MODEL] in (1, 4)

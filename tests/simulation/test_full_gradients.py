@@ -20,6 +20,7 @@ import pytest
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
@@ -190,9 +191,9 @@ def test_a_nonfinite_gradient_excludes_its_client(monkeypatch: pytest.MonkeyPatc
     """Update and gradient are one message."""
     train, whole = Trainer.train, trained(world())
 
-    def damaged(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        updates = train(self, models, clients, *rest)
-        bad = np.where(clients == 4, np.nan, 0).astype(np.float32)
+    def damaged(self: Trainer, call: TrainCall) -> Any:
+        updates = train(self, call)
+        bad = np.where(call.clients == 4, np.nan, 0).astype(np.float32)
         return updates._replace(gradient=updates.gradient + bad[:, None])
 
     monkeypatch.setattr(Trainer, "train", damaged)

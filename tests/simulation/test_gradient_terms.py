@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import Envelope, GradientTerms, MixedModel, TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import Envelope, GradientTerms
 from fedkin.simulation.batching import epoch_batches
 from fedkin.simulation.engine import SimulatedWorld
 from tests.simulation import numpy_reference
@@ -29,7 +29,13 @@ WORK = {
 }
 
 
-def terms(names: str, size: int) -> GradientTerms:
+def call(start: np.ndarray, work: LocalTraining, **options: Any) -> TrainCall:
+    """Two epochs of the three rows."""
+    return TrainCall(start, CLIENTS, INDEX, work, np.full(3, 2), STREAM, **options)
+
+
+def options(names: str, size: int) -> dict[str, Any]:
+    """The named terms of a call, and the parameters that it trains."""
     rng = np.random.default_rng(5)
     drawn = {
         "correction": rng.normal(size=(3, size)).astype(np.float32),
@@ -37,10 +43,14 @@ def terms(names: str, size: int) -> GradientTerms:
         "strength": np.array([0.5, 0.0, 2.0], np.float32),
         "trained": rng.random(size) < 0.5,
     }
-    return GradientTerms(**{name: drawn[name] for name in names.split()})
+    given = {name: drawn[name] for name in names.split()}
+    trained = given.pop("trained", None)
+    return {"terms": GradientTerms(**given) if given else None, "trained": trained}
 
 
-def by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining) -> np.ndarray:
+def by_hand(row: int, own: TrainCall) -> np.ndarray:
+    start, work = own.models[INDEX[row]], own.work
+    terms = own.terms or GradientTerms()
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)
     made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
@@ -50,10 +60,10 @@ def by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
         _, gradient = numpy_reference.loss_and_gradient(w, WIDTHS["mclr"], x[rows[:count]], y[rows[:count]])
-        if own.correction is not None:
-            gradient = gradient + own.correction[row]
-        if own.anchor is not None and own.strength is not None:
-            gradient = gradient + own.strength[row] * (w - own.anchor[row])
+        if terms.correction is not None:
+            gradient = gradient + terms.correction[row]
+        if terms.anchor is not None:
+            gradient = gradient + terms.strength[row] * (w - terms.anchor[row])
         gradient = gradient * trained
         if work.clip_norm is not None:
             gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
@@ -67,22 +77,26 @@ def by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining
 @pytest.mark.parametrize("names", ["correction", "anchor strength", "trained", "correction anchor strength trained"])
 def test_terms(names: str, work: str, library: int) -> None:
     model = pair("mclr", DATA)[library]
-    start, own = models(pair("mclr", DATA)[0]), terms(names, model.spec.parameters)
+    own = call(models(pair("mclr", DATA)[0]), WORK[work], **options(names, model.spec.parameters))
     trainer: Any = SimulatedWorld(DATA, model)._trainer
-    got = trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM, terms=own)
-    expected = [by_hand(row, start[INDEX[row]], own, WORK[work]) for row in range(3)]
+    got = trainer.train(own)
+    expected = [by_hand(row, own) for row in range(3)]
     np.testing.assert_allclose(got.update, expected, rtol=1e-4, atol=5e-6)
     if own.trained is not None:
         assert not got.update[:, ~own.trained].any()
 
 
-def own_by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTraining) -> tuple[np.ndarray, np.ndarray]:
+def own_by_hand(
+    row: int,
+    start: np.ndarray,
+    own: MixedModel,
+    work: LocalTraining,
+) -> tuple[np.ndarray, np.ndarray]:
     """The way of the model of a row, and of the one beside it, in the mix of both."""
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)
     made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
-    assert own.own is not None and own.share is not None
-    w, v, share = start.astype(np.float64), own.own[row].astype(np.float64), float(own.share[row])
+    w, v, share = start.astype(np.float64), own.start[row].astype(np.float64), float(own.share[row])
     optimizers = [numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w))) for _ in range(2)]
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
@@ -95,7 +109,7 @@ def own_by_hand(row: int, start: np.ndarray, own: GradientTerms, work: LocalTrai
             move = optimizer.move(gradient + (0 if decoupled else work.weight_decay * model))
             moves.append(move - (work.lr * work.weight_decay * model if decoupled else 0))
         w, v = w + moves[0], v + moves[1]
-    return w - start, v - own.own[row]
+    return w - start, v - own.start[row]
 
 
 @pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
@@ -104,10 +118,10 @@ def test_a_model_beside(work: str, library: int) -> None:
     model = pair("mclr", DATA)[library]
     start, rng = models(pair("mclr", DATA)[0]), np.random.default_rng(6)
     drawn = rng.normal(size=(3, model.spec.parameters)).astype(np.float32)
-    own = GradientTerms(own=drawn, share=np.array([0.25, 1.0, 0.7], np.float32))
+    own = MixedModel(drawn, np.array([0.25, 1.0, 0.7], np.float32))
     trainer: Any = SimulatedWorld(DATA, model)._trainer
-    got = trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM, terms=own)
-    assert trainer.train(start, CLIENTS, INDEX, WORK[work], np.full(3, 2), STREAM).own is None
+    got = trainer.train(call(start, WORK[work], mixed=own))
+    assert trainer.train(call(start, WORK[work])).own is None
     expected = [own_by_hand(row, start[INDEX[row]], own, WORK[work]) for row in range(3)]
     np.testing.assert_allclose(got.update, [w for w, _ in expected], rtol=1e-4, atol=5e-6)
     np.testing.assert_allclose(got.own, [v for _, v in expected], rtol=1e-4, atol=5e-6)
@@ -120,8 +134,7 @@ def test_an_envelope(work: str, library: int) -> None:
     model, envelope, settings = pair("mclr", DATA)[library], Envelope(1.5, 3, 0.2), WORK[work]
     start = models(pair("mclr", DATA)[0])
     trainer: Any = SimulatedWorld(DATA, model)._trainer
-    terms = GradientTerms(envelope=envelope)
-    got = trainer.train(start, CLIENTS, INDEX, settings, np.full(3, 2), STREAM, terms=terms)
+    got = trainer.train(call(start, settings, envelope=envelope))
     decoupled = settings.optimizer == "adamw"
     for row, client in enumerate(CLIENTS.tolist()):
         x, y = samples(DATA, client)

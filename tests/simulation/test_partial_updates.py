@@ -12,6 +12,7 @@ from jaxtyping import Array
 
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import Hierarchical
@@ -87,9 +88,9 @@ def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(monkeypatch: pyt
     """A client with NaN in its first layer is excluded though its last layer is finite."""
     train = Trainer.train
 
-    def damaged(self: Trainer, models: Any, clients: Any, *rest: Any) -> Any:
-        updates = train(self, models, clients, *rest)
-        updates.update[clients == 4, 0] = np.nan
+    def damaged(self: Trainer, call: TrainCall) -> Any:
+        updates = train(self, call)
+        updates.update[call.clients == 4, 0] = np.nan
         return updates
 
     monkeypatch.setattr(Trainer, "train", damaged)

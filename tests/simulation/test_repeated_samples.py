@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import SGD
 from fedkin.models import mlp
 from fedkin.simulation import trainer
@@ -45,9 +46,9 @@ def test_rows_may_move_to_another_device_between_calls() -> None:
     model, index = mlp(data, hidden=4), np.zeros(3, np.int64)
     kept = SimulatedWorld(data, model, work)._trainer
     for round, steps in enumerate(((9, 1, 1), (1, 1, 9), (1, 9, 1), (9, 1, 1), (9, 1, 1), (1, 1, 9))):
-        call = (models(model), SOME, index, work, np.array(steps), Stream(3, round))
+        call = TrainCall(models(model), SOME, index, work, np.array(steps), Stream(3, round))
         fresh = SimulatedWorld(data, model, work)._trainer
-        assert kept.train(*call).update.tobytes() == fresh.train(*call).update.tobytes()
+        assert kept.train(call).update.tobytes() == fresh.train(call).update.tobytes()
 
 
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

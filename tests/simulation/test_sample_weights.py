@@ -9,6 +9,7 @@ import pytest
 from jaxtyping import Float
 
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import Trainer
 from fedkin.models import mclr
@@ -31,7 +32,9 @@ def trainer(name: str) -> Trainer:
 
 def update(name: str, work: LocalTraining, weights: Float[np.ndarray, "t"] | None) -> np.ndarray:
     steps = np.full(3, work.count)
-    return np.asarray(trainer(name).train(START, CLIENTS, INDEX, work, steps, Stream(1), weights=weights).update)
+    of_rows = None if weights is None else np.split(weights, np.cumsum(SIZES)[:-1])
+    call = TrainCall(START, CLIENTS, INDEX, work, steps, Stream(1), weights=of_rows)
+    return np.asarray(trainer(name).train(call).update)
 
 
 def by_hand(row: int, weights: Float[np.ndarray, "s"]) -> np.ndarray:

@@ -25,6 +25,7 @@ from torch import nn
 
 from fedkin.core.errors import FedkinError, MissingExtra, ModelError
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
@@ -207,6 +208,6 @@ def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedDa
     steps = np.array([work.epochs * -(-len(sample.y) // work.batch_size)])
     start = model.initial(np.array([1, 2], np.uint32))[None]
     gradient = not model.spec.detects
-    out = trainer.train(start, _ONE, _ONE, work, steps, Stream(0), gradient=gradient)
+    out = trainer.train(TrainCall(start, _ONE, _ONE, work, steps, Stream(0), gradient=gradient))
     update = np.asarray(out.update)
     return LocalUpdates(update, out.loss, out.first_loss, np.asarray(out.gradient) if gradient else update)

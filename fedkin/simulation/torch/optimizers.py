@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.train_call import GradientTerms, TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, ROW_TERMS, GradientTerms
 from fedkin.simulation.torch.flat_module import FlatModule, error_reason
 
 _B1, _B2, _EPSILON = 0.9, 0.999, 1e-8  # of Adam
@@ -36,7 +36,7 @@ def make_optimizer(
         work: settings of the run.
         rate: learning rate of the round.
         model: may have a factory of its own.
-        terms: added to the gradients.
+        terms: what a call changes in the gradients; None: nothing.
 
     Raises:
         ConfigError: settings of the run that the model's own optimiser would ignore.
@@ -48,50 +48,47 @@ def make_optimizer(
 
 
 class EntryTerms(NamedTuple):
-    """The terms of one client's gradients (``GradientTerms``), by entry; None where there is none."""
+    """What a call changes in one client's gradients, by entry; None where it changes nothing."""
 
-    correction: list[Tensor] | None
-    anchor: list[Tensor] | None
-    strength: float
-    trained: list[Tensor] | None
+    added: list[GradientTerms] | None
+    trained: list[Tensor] | None  # 1 where the entry is trained, else 0
 
 
-def row_terms(terms: GradientTerms, row: int) -> GradientTerms:
-    """The terms of one row, its vectors without an axis of rows."""
-    if terms is NO_TERMS:
-        return terms
-    own = {name: getattr(terms, name) for name in ROW_TERMS}
-    return terms._replace(**{name: part[row] for name, part in own.items() if part is not None})
-
-
-def terms_by_entry(
-    terms: GradientTerms, entries: Mapping[str, Tensor], slices: Mapping[str, slice]
-) -> EntryTerms | None:
-    """One client's terms as tensors.
+def entry_terms(
+    call: TrainCall,
+    entries: Mapping[str, Tensor],
+    slices: Mapping[str, slice],
+) -> EntryTerms:
+    """What a call of one row changes in its gradients, as tensors.
 
     Args:
-        terms: of one row.
+        call: of one row.
         entries: what is trained, by name.
         slices: where each entry is in a flat model.
     """
-    if terms is NO_TERMS:
-        return None
 
-    def cut(vector: np.ndarray | None) -> list[Tensor] | None:
-        if vector is None:
-            return None
+    def cut(vector: np.ndarray) -> list[Tensor]:
         flat = torch.from_numpy(np.array(vector, np.float32))
         return [flat[slices[name]].reshape(entry.shape) for name, entry in entries.items()]
 
-    strength = 0.0 if terms.strength is None else float(terms.strength)
-    return EntryTerms(cut(terms.correction), cut(terms.anchor), strength, cut(terms.trained))
+    return EntryTerms(
+        added=None if call.terms is None else call.terms.select(0).by_entry(cut, len(entries)),
+        trained=None if call.trained is None else cut(call.trained),
+    )
+
+
+def _add_scaled(a: Tensor, factor: float, b: Tensor) -> Tensor:
+    """a + factor b, in one rounding."""
+    return a.add(b, alpha=float(factor))
 
 
 class Gradients:
     """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the largest norm."""
 
     def __init__(self, entries: Sequence[Tensor], work: LocalTraining, terms: EntryTerms | None = None) -> None:
-        self.entries, self._work, self._terms = entries, work, terms
+        self.entries = entries
+        self._work = work
+        self._terms = EntryTerms(None, None) if terms is None else terms
         self._before: list[Tensor] = []
         self._start = [entry.detach().clone() for entry in entries] if work.mu else []
 
@@ -110,34 +107,34 @@ class Gradients:
         return gradients
 
     def _with_terms(self, gradients: list[Tensor]) -> list[Tensor]:
-        terms = self._terms
-        if terms is None:
-            return gradients
-        if terms.correction is not None:
-            gradients = [g + c for g, c in zip(gradients, terms.correction, strict=True)]
-        if terms.anchor is not None:
-            away = zip(gradients, self.entries, terms.anchor, strict=True)
-            gradients = [g.add(entry - anchor, alpha=terms.strength) for g, entry, anchor in away]
-        if terms.trained is not None:
+        added, trained = self._terms
+        if added is not None:
+            rows = zip(added, gradients, self.entries, strict=True)
+            gradients = [terms.added_to(g, entry, _add_scaled) for terms, g, entry in rows]
+        if trained is not None:
             self._before = [entry.detach().clone() for entry in self.entries]
-            gradients = [g * t for g, t in zip(gradients, terms.trained, strict=True)]
+            gradients = [g * t for g, t in zip(gradients, trained, strict=True)]
         return gradients
 
     def hold(self) -> None:
         """Put back the parameters that are not trained, as they were when the last gradients were taken: weight decay
         moves them, too."""
-        if self._terms is not None and self._terms.trained is not None:
-            with torch.no_grad():
-                for entry, old, moves in zip(self.entries, self._before, self._terms.trained, strict=True):
-                    entry.copy_(torch.where(moves > 0, entry, old))
+        if self._terms.trained is None:
+            return
+        with torch.no_grad():
+            entries = zip(self.entries, self._before, self._terms.trained, strict=True)
+            for entry, old, moves in entries:
+                entry.copy_(torch.where(moves > 0, entry, old))
 
 
 class Optimizer:
     """SGD with momentum, Adam or AdamW, as the settings of the run say."""
 
     def __init__(self, gradients: Gradients, work: LocalTraining) -> None:
-        self._entries, self._work, self._gradients = gradients.entries, work, gradients
         entries = gradients.entries
+        self._entries = entries
+        self._work = work
+        self._gradients = gradients
         adaptive = work.optimizer != "sgd"
         self._mean = [torch.zeros_like(entry) for entry in entries] if work.momentum or adaptive else []
         self._square = [torch.zeros_like(entry) for entry in entries] if adaptive else []
@@ -145,7 +142,8 @@ class Optimizer:
 
     def step(self, loss: Tensor, rate: float) -> None:
         """Take one step along the negative gradient of a batch's loss."""
-        gradients, decoupled = self._gradients.of(loss), self._work.optimizer == "adamw"
+        gradients = self._gradients.of(loss)
+        decoupled = self._work.optimizer == "adamw"
         with torch.no_grad():
             self._time += 1
             moves = self._direction(gradients if decoupled else self._decayed(gradients))
@@ -179,7 +177,9 @@ class OwnOptimizer:
 
     def __init__(self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str) -> None:
         _refuse_unused(work, model)
-        self._gradients, self._rate, self._model = gradients, rate, model
+        self._gradients = gradients
+        self._rate = rate
+        self._model = model
         try:
             self._optimizer = factory(list(gradients.entries), rate)
         except Exception as error:  # whatever the user's own code raises

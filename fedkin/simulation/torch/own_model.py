@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedkin.core.train_call import Envelope, MixedModel
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import GradientTerms
 from fedkin.simulation.torch.flat_module import FlatModule, flat_vector, float_entries, trainable_entries
 from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
@@ -28,17 +28,23 @@ class OwnModel:
     Args:
         model: the module of both.
         network: w, which another optimiser moves.
-        terms: of one row, with v and its share.
+        mixed: v and its share, of one row.
         work: settings of the training; its proximal term pulls w only.
         round: of the learning rate.
     """
 
     def __init__(
-        self, model: FlatModule, network: nn.Module, terms: GradientTerms, work: LocalTraining, round: int
+        self,
+        model: FlatModule,
+        network: nn.Module,
+        mixed: MixedModel,
+        work: LocalTraining,
+        round: int,
     ) -> None:
-        assert terms.own is not None and terms.share is not None
-        self._start, self._share = terms.own, float(terms.share)
-        self._network, self._w = model.network(terms.own).train(), trainable_entries(network)
+        self._start = mixed.start
+        self._share = float(mixed.share)
+        self._network = model.network(mixed.start).train()
+        self._w = trainable_entries(network)
         self._v = trainable_entries(self._network)
         self._fixed = fixed_entries(self._network, network)
         self._optimizer = make_optimizer(list(self._v.values()), replace(work, mu=0.0), work.rate(round), model)
@@ -70,14 +76,16 @@ class Minimiser:
     Args:
         model: the module of both.
         network: w, which an optimiser moves along the envelope's gradient.
-        terms: of one row, with the envelope.
+        envelope: its strength, and the steps to theta.
     """
 
-    def __init__(self, model: FlatModule, network: nn.Module, terms: GradientTerms) -> None:
-        assert terms.envelope is not None
-        self._envelope, self._start = terms.envelope, flat_vector(network)
-        self._network, self._w = model.network(self._start).train(), float_entries(network)
-        self._theta, self._all = trainable_entries(self._network), float_entries(self._network)
+    def __init__(self, model: FlatModule, network: nn.Module, envelope: Envelope) -> None:
+        self._envelope = envelope
+        self._start = flat_vector(network)
+        self._network = model.network(self._start).train()
+        self._w = float_entries(network)
+        self._theta = trainable_entries(self._network)
+        self._all = float_entries(self._network)
         self._fixed = fixed_entries(self._network, network)
 
     def proximal(self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
@@ -112,5 +120,6 @@ class Minimiser:
 
 def fixed_entries(own: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """The floating-point entries that gradient steps do not move, of two networks side by side."""
-    moved, others = trainable_entries(own), float_entries(other)
+    moved = trainable_entries(own)
+    others = float_entries(other)
     return [(entry, others[name]) for name, entry in float_entries(own).items() if name not in moved]

@@ -17,11 +17,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedkin.core.client_memory import client_name
 from fedkin.core.errors import ModelError
-from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import NO_TERMS, GradientTerms, LocalUpdates
+from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
-from fedkin.simulation.batching import local_batches
+from fedkin.simulation.batching import Batches, local_batches
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
     error_reason,
@@ -30,7 +30,13 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
-from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer, row_terms, terms_by_entry
+from fedkin.simulation.torch.optimizers import (
+    Optimizer,
+    OwnOptimizer,
+    entry_terms,
+    gradients_of,
+    make_optimizer,
+)
 from fedkin.simulation.torch.own_model import Minimiser, OwnModel
 
 _WIDTH = 64  # samples at a time of a full gradient
@@ -40,40 +46,32 @@ class Trainer:
     """Trains the clients of one data set, numbered by ``ids`` in streams."""
 
     def __init__(self, data: FederatedData, model: FlatModule, ids: Int[np.ndarray, "N"]) -> None:
-        self._data, self._model, self._ids = data, model, ids
+        self._data = data
+        self._model = model
+        self._ids = ids
 
-    def train(
-        self,
-        models: Float[np.ndarray, "K P"],
-        clients: Int[np.ndarray, "r"],
-        model_index: Int[np.ndarray, "r"],
-        work: LocalTraining,
-        num_steps: Int[np.ndarray, "r"],
-        stream: Stream,
-        gradient: bool = False,
-        terms: GradientTerms = NO_TERMS,
-        weights: Float[np.ndarray, "t"] | None = None,
-    ) -> LocalUpdates:
+    def train(self, call: TrainCall) -> LocalUpdates:
         """As the protocol says.
 
         Raises:
             ModelError: the module does not take a batch, such as one sample for batch normalisation.
         """
-        update = np.empty((len(clients), models.shape[1]), np.float32)
-        last, first = np.empty((2, len(clients)))
-        own = None if terms.own is None and terms.envelope is None else np.empty_like(update)
-        positive = [None] * len(clients) if work.positive is None else work.positive.tolist()
-        ends = np.cumsum(self._data.train.sizes[clients])[:-1]
-        of_rows = [None] * len(clients) if weights is None else np.split(weights.astype(np.float32), ends)
+        rows = len(call.clients)
+        update = np.empty((rows, call.models.shape[1]), np.float32)
+        last = np.empty(rows)
+        first = np.empty(rows)
+        own = None if call.mixed is None and call.envelope is None else np.empty_like(update)
         with self._model.torch_settings():
-            for row, client in enumerate(clients.tolist()):
-                start = models[model_index[row]]
-                update[row], last[row], first[row], moved = self._train_client(
-                    start, client, work, int(num_steps[row]), stream, positive[row], row_terms(terms, row), of_rows[row]
-                )
+            for row in range(rows):
+                local = self._train_client(call.select(np.array([row])))
+                update[row] = local.update
+                last[row] = local.loss
+                first[row] = local.first_loss
                 if own is not None:
-                    own[row] = moved
-        full = self.gradients(models, clients, model_index) if gradient else None
+                    own[row] = local.own
+        full = None
+        if call.gradient:
+            full = self.gradients(call.models, call.clients, call.model_index)
         return LocalUpdates(update, last, first, full, own)
 
     def gradients(
@@ -89,51 +87,90 @@ class Trainer:
                     out[row, self._model.spec.slices[name]] = gradient.reshape(-1).numpy()
         return out
 
-    def _train_client(
-        self,
-        start: Float[np.ndarray, "P"],
-        client: int,
-        work: LocalTraining,
-        num_steps: int,
-        stream: Stream,
-        positive: int | None,
-        terms: GradientTerms,
-        sample_weights: Float[np.ndarray, "s"] | None,
-    ) -> tuple[Float[np.ndarray, "P"], float, float, Float[np.ndarray, "P"] | None]:
-        """Update, last and first loss of one client, and what its own model moved."""
-        x, y = self._samples(client)
-        y = y if positive is None else (y == positive).float()
-        own = int(self._ids[client])
-        batches = local_batches(len(y), work, num_steps, own, stream, len(y))
-        seed_torch(stream.child("device").words(own))
+    def _train_client(self, call: TrainCall) -> LocalUpdates:
+        """Update, last and first loss of the one client of a call, and what its own model moved."""
+        client = int(call.clients[0])
+        number = int(self._ids[client])
+        start = call.models[call.model_index[0]]
+        size = int(self._data.train.sizes[client])
+        batches = local_batches(
+            samples=size,
+            work=call.work,
+            num_steps=int(call.num_steps[0]),
+            client=number,
+            stream=call.stream,
+            largest=size,
+        )
+        seed_torch(call.stream.child("device").words(number))
         network = self._model.network(start).train()
-        rates = work.step_rates(stream.round, len(batches.valid))
-        rates = np.full(len(batches.valid), work.rate(stream.round)) if rates is None else rates
-        named = trainable_entries(network)
-        entries, own_terms = list(named.values()), terms_by_entry(terms, named, self._model.spec.slices)
-        optimizer = make_optimizer(entries, work, work.rate(stream.round), self._model, own_terms)
-        weights, losses = self._class_weights(client, work), np.empty(len(batches.valid))
-        beside = OwnModel(self._model, network, terms, work, stream.round) if terms.own is not None else None
-        inner = Minimiser(self._model, network, terms) if terms.envelope is not None else None
-        for step, (rows, count) in enumerate(zip(batches.rows, batches.valid, strict=True)):
-            indices = torch.from_numpy(rows[:count])
-            counted = None if sample_weights is None else torch.from_numpy(sample_weights)[indices]
+        own: OwnModel | Minimiser | None = None
+        if call.mixed is not None:
+            own = OwnModel(self._model, network, call.mixed.select(0), call.work, call.stream.round)
+        elif call.envelope is not None:
+            own = Minimiser(self._model, network, call.envelope)
+        losses = self._steps(call, network, own, batches)
+        last_epoch = slice(-batches.per_epoch, None)
+        first_epoch = slice(batches.per_epoch)
+        update = flat_vector(network) - start
+        if call.trained is not None:
+            update = np.where(call.trained, update, np.float32(0))
+        return LocalUpdates(
+            update=update,
+            loss=np.average(losses[last_epoch], weights=batches.valid[last_epoch]),
+            first_loss=np.average(losses[first_epoch], weights=batches.valid[first_epoch]),
+            gradient=None,
+            own=None if own is None else own.moved(),
+        )
+
+    def _steps(
+        self,
+        call: TrainCall,
+        network: nn.Module,
+        own: OwnModel | Minimiser | None,
+        batches: Batches,
+    ) -> Float[np.ndarray, "S"]:
+        """The loss of every step of the one client of a call.
+
+        Args:
+            call: of one row.
+            network: what is trained.
+            own: the client's own model; None where it has none.
+            batches: of the client.
+        """
+        client = int(call.clients[0])
+        work = call.work
+        x, y = self._samples(client)
+        y = y if work.positive is None else (y == int(work.positive[0])).float()
+        sample_weights = None
+        if call.weights is not None:
+            sample_weights = torch.from_numpy(call.weights[0].astype(np.float32))
+        weights = self._class_weights(client, work)
+        optimizer = self._optimizer(call, network)
+        losses = np.empty(len(batches.valid))
+        for step, rate in enumerate(_step_rates(call, len(batches.valid))):
+            indices = torch.from_numpy(batches.rows[step][: batches.valid[step]])
+            counted = None if sample_weights is None else sample_weights[indices]
             scored = partial(mean_loss, y=y[indices], weights=weights, smoothing=work.label_smoothing, counted=counted)
             scores = partial(self._scores, x=x[indices], client=client, low=work.precision is not None)
-            if beside is not None:
-                beside.step(scores, scored, float(rates[step]))
-            pull = None if inner is None else inner.proximal(scores, scored)
+            if isinstance(own, OwnModel):
+                own.step(scores, scored, rate)
+            pull = own.proximal(scores, scored) if isinstance(own, Minimiser) else None
             loss = scored(scores(network))
-            optimizer.step(loss if pull is None else pull, float(rates[step]))
+            optimizer.step(loss if pull is None else pull, rate)
             losses[step] = loss.item()
-        per_epoch = batches.per_epoch
-        last, first = (
-            np.average(losses[s], weights=batches.valid[s]) for s in (slice(-per_epoch, None), slice(per_epoch))
+        return losses
+
+    def _optimizer(self, call: TrainCall, network: nn.Module) -> Optimizer | OwnOptimizer:
+        """The optimiser of the one client of a call."""
+        named = trainable_entries(network)
+        terms = entry_terms(call, named, self._model.spec.slices)
+        return make_optimizer(
+            entries=list(named.values()),
+            work=call.work,
+            rate=call.work.rate(call.stream.round),
+            model=self._model,
+            terms=terms,
         )
-        update = flat_vector(network) - start
-        update = update if terms.trained is None else np.where(terms.trained, update, np.float32(0))
-        own = beside or inner
-        return update, float(last), float(first), None if own is None else own.moved()
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
         """Gradient of the mean loss over all samples of a client, by entry."""
@@ -175,6 +212,12 @@ class Trainer:
                 f"model {self._model.name!r} failed on a batch of {len(x)} samples of client {self._name(client)}: "
                 f"{error_reason(error)}{advice}"
             ) from error
+
+
+def _step_rates(call: TrainCall, steps: int) -> list[float]:
+    """The learning rate of every step."""
+    rates = call.work.step_rates(call.stream.round, steps)
+    return [call.work.rate(call.stream.round)] * steps if rates is None else rates.tolist()
 
 
 def mean_loss(

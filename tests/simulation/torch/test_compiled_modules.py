@@ -13,6 +13,7 @@ from torch import nn
 import fedkin as fk
 from fedkin.core.errors import MissingExtra, ModelError
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
@@ -57,7 +58,9 @@ def test_it_computes_what_pytorch_does(kind: str) -> None:
         scorer, trainer = worker_factory(model, THREE, 1, None)(data)
         start = np.stack([model.initial(np.array([1, k], np.uint32)) for k in range(2)])
         steps = 2 * -(-data.train.sizes // 4)
-        done = trainer.train(start, THREE, THREE % 2, WORK, steps, Stream(0, 1), gradient=True)
+        done = trainer.train(
+            TrainCall(start, THREE, THREE % 2, WORK, steps, Stream(0, 1), gradient=True),
+        )
         updated = (start[THREE % 2] + np.asarray(done.update)).astype(np.float32)
         scores = scorer.scores(updated[0], THREE, "test")
         outcomes.append((done.update, done.gradient, done.loss, done.first_loss, scores))
@@ -71,7 +74,7 @@ def test_running_statistics_move_and_frozen_layers_do_not() -> None:
     for model, name, moves in ((normal, "norm.running_var", True), (frozen, "first.weight", False)):
         _, trainer = worker_factory(model, THREE, 1, None)(federation())
         start = model.initial(np.array([1, 2], np.uint32))[None]
-        done = trainer.train(start, THREE, 0 * THREE, WORK, np.full(3, 2), Stream(0, 1))
+        done = trainer.train(TrainCall(start, THREE, 0 * THREE, WORK, np.full(3, 2), Stream(0, 1)))
         assert bool(np.asarray(done.update)[:, model.spec.slices[name]].any()) == moves
 
 
@@ -80,7 +83,11 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
     _, trainer = worker_factory(model, THREE, 1, None)(data)
     start = model.initial(np.array([1, 2], np.uint32))[None]
     one, again, other = (
-        np.asarray(trainer.train(start, THREE, 0 * THREE, WORK, np.full(3, 4), Stream(seed, 1)).update)
+        np.asarray(
+            trainer.train(
+                TrainCall(start, THREE, 0 * THREE, WORK, np.full(3, 4), Stream(seed, 1)),
+            ).update
+        )
         for seed in (0, 0, 1)
     )
     assert (one == again).all() and (one != other).any()

@@ -11,6 +11,7 @@ from torch import nn
 
 import fedkin as fk
 from fedkin.core.randomness import Stream
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
@@ -72,7 +73,17 @@ def test_engines_agree_on_the_cox_loss(ties: Any) -> None:
     for model in models:
         scorer, trainer = worker_factory(model, ONE, 1, None)(data)
         work = LocalTraining(epochs=1, batch_size=len(data.y), lr=0.1)
-        done = trainer.train(vector[None], ONE, ONE, work, np.ones(1, np.int64), Stream(0, 1), gradient=True)
+        done = trainer.train(
+            TrainCall(
+                vector[None],
+                ONE,
+                ONE,
+                work,
+                np.ones(1, np.int64),
+                Stream(0, 1),
+                gradient=True,
+            )
+        )
         updates.append(done.update[0])
         loss = scorer.losses(vector[None], ONE)
         assert float(np.ravel(loss)[0]) + constant == pytest.approx(expected, rel=1e-5)
