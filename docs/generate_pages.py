@@ -1,8 +1,10 @@
 """The generated pages: one for each method, a table of all methods, a map of the field, and the reference of the public
-names.
+names. Tables of all methods, data sets and shifts are put into pages that are written by hand, where these have a mark
+such as ``<!-- table: methods -->``.
 
 mkdocs-gen-files runs this file when the site is built. The pages come from ``fedkin.methods.METHODS``,
-``fedkin.__all__`` and what ``fedkin.tasks`` has for tasks of one's own, so that a new name needs no line here.
+``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks`` has for tasks of one's own, so that a new name
+needs no line here.
 """
 
 from __future__ import annotations
@@ -82,6 +84,11 @@ def page(module: str) -> str:
     return f"methods/{module.rsplit('.', 1)[1]}.md"
 
 
+def page_of(name: str) -> str:
+    """The page of a method, by its name in configurations."""
+    return page(METHODS[name].__module__)
+
+
 def method_page(module: str, methods: dict[str, type]) -> str:
     """The module's docstring, its methods' hyper-parameters, and their steps."""
     docstring = inspect.getdoc(sys.modules[module]) or ""
@@ -115,17 +122,9 @@ def hyper_parameters(method: type) -> str:
 
 def index() -> str:
     """All methods in a table."""
-    rows = [
-        f"| `{name}` | [{method.__name__}]({page(module).removeprefix('methods/')}) | {one_line(method)} |"
-        for module, methods in by_module().items()
-        for name, method in methods.items()
-    ]
     head = ["# Methods", "", "One paper, one file. `method.name` in a configuration, the class of `fk` in Python.", ""]
-    return "\n".join([*head, "| name | class | what it does |", "|---|---|---|", *rows]) + "\n"
-
-
-def one_line(method: type) -> str:
-    return (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    table = tables.table_of_papers(lambda name: page_of(name).removeprefix("methods/"))
+    return "\n".join([*head, table])
 
 
 def reference() -> dict[str, str]:
@@ -133,7 +132,7 @@ def reference() -> dict[str, str]:
     places = [(part, title, heading) for title, parts in REFERENCE.items() for part, heading in parts.items()]
     names: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in fedkin.__all__:
-        home = fedkin._HOME.get(name, f"fedkin.{name}")
+        home = fedkin._home(name) or f"fedkin.{name}"
         if home != "fedkin.methods" and name != "__version__":
             title, heading = next((title, heading) for part, title, heading in places if home.startswith(part))
             names[title][heading].append(name)
@@ -167,7 +166,7 @@ def entries(name: str) -> list[str]:
     """The dotted path of a class, function or constant; of a module, the paths of its public functions."""
     value = getattr(fedkin, name)
     if not callable(value) and not inspect.ismodule(value):  # a constant
-        return [f"{fedkin._HOME[name]}.{name}"]
+        return [f"{fedkin._home(name)}.{name}"]
     members = [v for k, v in vars(value).items() if not k.startswith("_")] if inspect.ismodule(value) else [value]
     members = [inspect.unwrap(member) for member in members if callable(member)]
     members = [member for member in members if member is value or inspect.isfunction(member)]
@@ -180,10 +179,31 @@ def parts_of_tasks() -> list[str]:
     return [f"{member.__module__}.{member.__qualname__}" for member in (*members, Array)]
 
 
-sys.path.insert(0, str(Path(__file__).parent))
-method_map = importlib.import_module("method_map")
-pages = {"methods/index.md": index(), "methods/map.md": method_map.page(METHODS), **reference()}
+def filled(text: str, marked: dict[str, str]) -> str:
+    """A page with tables in the places of what stands between the marks that name them.
+
+    Args:
+        text: the page, as it was written.
+        marked: tables, by the names in marks.
+    """
+    return re.sub(r"(?s)<!-- table: ([\w ]+) -->\n.*?<!-- /table -->\n", lambda mark: marked[mark[1]], text)
+
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+tables = importlib.import_module("tables")
+marked = {
+    "data sets": tables.table_of_data_sets(),
+    "methods": tables.table_of_papers(page_of),
+    "privacy": tables.privacy_table(METHODS),
+    "secret sums": tables.secret_table(METHODS),
+    "shifts": tables.table_of_shifts(),
+}
+pages = {"methods/index.md": index(), "methods/map.md": tables.page(METHODS), **reference()}
 pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
+for written in DOCS.glob("*.md"):
+    if "<!-- table: " in written.read_text():
+        pages[written.name] = filled(written.read_text(), marked)
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
         file.write(content)

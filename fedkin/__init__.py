@@ -1,17 +1,18 @@
 """fedkin: clustered federated learning. Group clients with similar data, and train one model per
 cluster.
 
-Names load when they are first used, so that ``import fedkin`` costs next to nothing.
+Names load when they are first used, so that ``import fedkin`` costs next to nothing. Methods and shifts have no line
+here: their lists are ``fedkin.methods`` and ``fedkin.scenarios.shifts``.
 """
 
-# ruff: noqa: F405 (names of methods are listed in one place)
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core import progress as _progress
-from fedkin.core import suggestions
+from fedkin.core.suggestions import suggesting as _suggesting
 
 if TYPE_CHECKING:
     from fedkin import data as data
@@ -70,15 +71,10 @@ if TYPE_CHECKING:
     from fedkin.run.results import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
-    from fedkin.scenarios.drift import Relabel as Relabel
-    from fedkin.scenarios.drift import Rotate as Rotate
     from fedkin.scenarios.planted_clusters import planted as planted
     from fedkin.scenarios.population import Population as Population
-    from fedkin.scenarios.shift import Incremental as Incremental
-    from fedkin.scenarios.steps import Steps as Steps
+    from fedkin.scenarios.shifts import *  # noqa: F403
     from fedkin.scenarios.steps import prequential_accuracy as prequential_accuracy
-    from fedkin.scenarios.swaps import SwapAll as SwapAll
-    from fedkin.scenarios.swaps import SwapPart as SwapPart
     from fedkin.server.deploy.custom_clients import jax_client as jax_client
     from fedkin.server.deploy.custom_clients import torch_client as torch_client
     from fedkin.simulation.engine import SimulatedWorld as SimulatedWorld
@@ -99,13 +95,7 @@ def _display(rounds: int) -> Any:
 
 _progress.provide(_display)
 
-_METHODS = (
-    "APFL Athena CFLGP Ditto FEROMA FLHC FLUX FeSEM FeSEMMig FedAvg FedDrift FedEM FedGrouProx FedGroup FedPer "
-    "FedProx FedRep FedRC FedSim FedSoft FlexCFL Gossip Hierarchical IFCA IFCAMig Local Oracle PACFL PANM "
-    "PANMLoss PENS PFedMe PrivateClusters SCAFFOLD SattlerCFL"
-)
 _HOME = {
-    **dict.fromkeys(_METHODS.split(), "fedkin.methods"),
     "Adam": "fedkin.core.training",
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
@@ -123,7 +113,6 @@ _HOME = {
     "FedAvgM": "fedkin.options.server_optimizer",
     "FedYogi": "fedkin.options.server_optimizer",
     "FedkinError": "fedkin.core.errors",
-    "Incremental": "fedkin.scenarios.shift",
     "LateReplies": "fedkin.options.late.late_replies",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
@@ -137,10 +126,8 @@ _HOME = {
     "PersonalHead": "fedkin.options.personal.parts",
     "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
-    "Relabel": "fedkin.scenarios.drift",
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Requirements": "fedkin.core.requirements",
-    "Rotate": "fedkin.scenarios.drift",
     "RobustAggregation": "fedkin.options.robust.robust",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.training",
@@ -150,11 +137,8 @@ _HOME = {
     "SecretSums": "fedkin.options.secret.secret_sums",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
-    "Steps": "fedkin.scenarios.steps",
     "StorageError": "fedkin.core.errors",
     "Stream": "fedkin.core.randomness",
-    "SwapAll": "fedkin.scenarios.swaps",
-    "SwapPart": "fedkin.scenarios.swaps",
     "TaskError": "fedkin.core.errors",
     "Tracker": "fedkin.tracking.tracker",
     "TrainingReply": "fedkin.tasks.train",
@@ -177,127 +161,40 @@ _HOME = {
     "torch_model": "fedkin.simulation.torch",
 }
 _MODULES = ("data", "models")
+# Lists of classes that are public here under their names: by module, the name of the list.
+_LISTS = {"fedkin.methods": "METHODS", "fedkin.scenarios.shifts": "SHIFTS"}
 
-__all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
-    "APFL",
-    "Adam",
-    "AdamW",
-    "Advice",
-    "Athena",
-    "Byzantine",
-    "CFLGP",
-    "CheckpointError",
-    "ChecksumError",
-    "ClientDP",
-    "Clustered",
-    "Comparison",
-    "ConfigError",
-    "DataError",
-    "Ditto",
-    "EpsStudy",
-    "FEROMA",
-    "FLHC",
-    "FLUX",
-    "FeSEM",
-    "FeSEMMig",
-    "FedAdagrad",
-    "FedAdam",
-    "FedAvg",
-    "FedAvgM",
-    "FedDrift",
-    "FedEM",
-    "FedGrouProx",
-    "FedGroup",
-    "FedPer",
-    "FedProx",
-    "FedRC",
-    "FedRep",
-    "FedSim",
-    "FedSoft",
-    "FedYogi",
-    "FedkinError",
-    "FlexCFL",
-    "Gossip",
-    "Hierarchical",
-    "IFCA",
-    "IFCAMig",
-    "Incremental",
-    "LateReplies",
-    "Ledger",
-    "Local",
-    "LocalTraining",
-    "Method",
-    "MethodError",
-    "MissingExtra",
-    "ModelError",
-    "ModelSpec",
-    "Option",
-    "Oracle",
-    "PACFL",
-    "PANM",
-    "PANMLoss",
-    "PENS",
-    "PFedMe",
-    "PersonalHead",
-    "PersonalModel",
-    "Population",
-    "PrivateClusters",
-    "Relabel",
-    "RepeatedRuns",
-    "Requirements",
-    "RobustAggregation",
-    "Rotate",
-    "Run",
-    "SCAFFOLD",
-    "SGD",
-    "STOP",
-    "SattlerCFL",
-    "Schedule",
-    "Scores",
-    "SecretSums",
-    "SimulatedWorld",
-    "State",
-    "Steps",
-    "StorageError",
-    "Stream",
-    "SwapAll",
-    "SwapPart",
-    "TaskError",
-    "Tracker",
-    "TrainingReply",
-    "WorkerError",
-    "World",
-    "__version__",
-    "advise",
-    "as_model",
-    "compare",
-    "cox_loss",
-    "data",
-    "draw",
-    "jax_client",
-    "models",
-    "non_iid_index",
-    "planted",
-    "prequential_accuracy",
-    "repeat",
-    "report",
-    "simulate",
-    "study_eps",
-    "subspace_angles",
-    "torch_client",
-    "torch_model",
-]
+
+def _listed(module: str) -> list[str]:
+    """The names of the classes in one of the lists, whose module this loads."""
+    entries = getattr(importlib.import_module(module), _LISTS[module])
+    return [entry.__name__ for entry in entries.values()]
+
+
+def _home(name: str) -> str | None:
+    """The module that a public name is imported from; None where there is no such name."""
+    if name in _HOME:
+        return _HOME[name]
+    # Python looks for submodules by this way too: these must not load the lists, whose names are those of classes.
+    if not name[:1].isupper():
+        return None
+    return next((module for module in _LISTS if name in _listed(module)), None)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from where it lives."""
+    """A public name, from where it lives; ``__all__``, which has them all."""
+    if name == "__all__":
+        listed = [entry for module in _LISTS for entry in _listed(module)]
+        return sorted([*_HOME, *_MODULES, *listed, "__version__"])
     if name in _MODULES:
         return importlib.import_module(f"fedkin.{name}")
-    if name not in _HOME:
-        raise suggestions.no_attribute("fedkin", name, __all__)
-    value = globals()[name] = suggestions.suggesting(importlib.import_module(_HOME[name]), name)
+    home = _home(name)
+    if home is None:
+        # With its name and the module, Python adds the nearest public name to the traceback.
+        raise AttributeError(f"module 'fedkin' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    value = globals()[name] = _suggesting(importlib.import_module(home), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return __getattr__("__all__")

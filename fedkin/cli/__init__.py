@@ -17,6 +17,7 @@ from fedkin.cli.deploy import deploy_app
 from fedkin.cli.eps import eps_command
 from fedkin.cli.evaluate import evaluate_command
 from fedkin.cli.export import export_command
+from fedkin.cli.methods import methods_command
 from fedkin.cli.peer import peer_app
 from fedkin.cli.predict import predict_command
 from fedkin.cli.report import report_command
@@ -37,6 +38,7 @@ app.add_typer(deploy_app, name="deploy")
 app.command("run")(run_command)
 app.command("advise")(advise_command)
 app.command("compare")(compare_command)
+app.command("methods")(methods_command)
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
 app.command("watch")(watch_command)

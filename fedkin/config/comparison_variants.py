@@ -12,7 +12,7 @@ from fedkin.config import registry
 from fedkin.config.comparison_axes import Axis
 from fedkin.config.comparison_grid import Variant
 from fedkin.config.schema import Values
-from fedkin.config.shared_options import OTHER_MEANING, why_impossible
+from fedkin.config.shared_options import unlike_others, why_impossible
 from fedkin.core.errors import ConfigError
 
 _log = logging.getLogger("fedkin")
@@ -79,10 +79,9 @@ def _options(entry: Values, place: str) -> set[str]:
 def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]:
     """Those of some methods with an option that mean by it what the main method does; where that has none, what most of
     the library do."""
-    other = OTHER_MEANING.get(option, ())
+    other = [name for name in names if unlike_others(name, option)]
     usual = [name for name in names if name not in other]
-    by_main = main in names and main in other
-    return [name for name in names if name in other] if by_main or not usual else usual
+    return other if main in other or not usual else usual
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedkin.config import own_methods
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
@@ -41,7 +41,8 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         from fedkin.data.federated import check_validation
 
         check_validation(validation)  # before a large set is read
-        if make.__name__ == "shakespeare":
+        about = getattr(make, "about", None)
+        if about is not None and about.overlapping:
             raise ConfigError(
                 "validation: windows of a role overlap, so that samples drawn from them at random would train and "
                 "validate; leave it out, or divide the lines of each role before you make the windows"
@@ -147,9 +148,27 @@ def define_states(method: str) -> None:
         known[method] if method in known else None
 
 
+class MethodRow(NamedTuple):
+    """A method in a table of all."""
+
+    name: str
+    title: str  # its class
+    summary: str  # what it does: the first sentence of its class
+    paper: str
+
+
+def method_rows() -> list[MethodRow]:
+    """What each named method does, and its paper."""
+    rows = []
+    for name, kind in methods().items():
+        summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+        rows.append(MethodRow(name, kind.__name__, summary, kind.about.paper))
+    return rows
+
+
 def shifts() -> Registry:
     """Named ways in which data shift during a run."""
-    from fedkin.scenarios.shift import SHIFTS
+    from fedkin.scenarios.shifts import SHIFTS
 
     return dict(SHIFTS)
 

@@ -1,12 +1,12 @@
-"""Options of [method] that the methods beside it take over, because they mean the same there.
+"""Options of [method] that the other methods of a run take over, because they mean the same there.
 
 A comparison of methods with five clusters is one in which all have five. An option is shared where it says something of
-the problem, or of a step that two methods have in common, by the same name; the table below was made by reading all
-methods. Not shared, though the names agree:
+the problem, or of a step that two methods have in common, by the same name. A method says what its options mean
+(``About.meanings``), and two methods share those to which both give one meaning. Not shared, though the names agree:
 
 * ``clusters`` of FedSim: parts of a cohort, whose models are averaged into one. Those of Hierarchical and ATHENA-FL are
-  for ``algorithm = "kmeans"`` only, and FL+HC takes them or a distance: an option that does not go with the method's
-  own ones is left out.
+  for ``algorithm = "kmeans"`` only, and FL+HC takes them or a distance: an option that does not fit the method's
+  other options is left out.
 * ``alpha`` of PANM, the weight of one similarity, is not that of FedGroup and FlexCFL, clients per cluster.
 * ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize``, ``averaging``: they make another method of it
   (IFCA with migration is IFCA-MIG). So do ``mu`` in FedGroup, and ``eta_g`` where the paper has no such step.
@@ -17,77 +17,47 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
-from fedkin.config import registry
+from fedkin.config import own_methods, registry
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError, FedkinError
 
 _log = logging.getLogger("fedkin")
 
-_CLUSTERED = ("fedgroup", "fedgrouprox", "flexcfl", "ifca", "ifca_mig", "fesem", "fesem_mig")
-_DIRECTIONS = ("fedgroup", "fedgrouprox", "flexcfl")
-_LAST_LAYER = ("hierarchical", "athena")
-_MATCHING = ("panm", "panm_loss")
+
+def meanings(method: str) -> Mapping[str, str]:
+    """What the options of a method mean, by option; a user's own method means by ``clusters`` what the library does."""
+    from fedkin.methods import METHODS
+    from fedkin.methods.about import NUMBER_OF_MODELS
+
+    if own_methods.is_own(method):
+        return {"clusters": NUMBER_OF_MODELS}
+    return METHODS[method].about.meanings if method in METHODS else {}
 
 
-class Shared(NamedTuple):
-    """Options, the methods in which they have one meaning, and what that is."""
+def unlike_others(method: str, option: str) -> bool:
+    """Whether a method means by an option something else than the other methods that have one by this name."""
+    from fedkin.methods.about import UNLIKE_OTHERS
 
-    options: tuple[str, ...]
-    methods: tuple[str, ...]
-    meaning: str
-
-
-SHARED = (
-    Shared(
-        ("clusters",),
-        (*_CLUSTERED, "flhc", "fedem", "fedrc", "fedsoft", "cflgp", "private_clusters", *_LAST_LAYER),
-        "K, the number of models that clients share",
-    ),
-    Shared(("alpha",), _DIRECTIONS, "clients per cluster that the cold start trains"),
-    Shared(("eta_g",), _DIRECTIONS, "inter-cluster learning rate, a step of these papers"),
-    Shared(("mu",), ("fedprox", "fedgrouprox"), "weight of the proximal term, which defines both"),
-    Shared(
-        ("threshold",),
-        ("flexcfl", "ifca", "ifca_mig", "fesem", "fesem_mig", "flhc", "sattler"),
-        "share of a client's samples that must change to count as a shift",
-    ),
-    Shared(("neighbours",), (*_MATCHING, "gossip", "oracle"), "peers whose models a peer averages"),
-    Shared(("candidates", "stage_one", "period"), _MATCHING, "the two stages of PANM, with another similarity"),
-    Shared(
-        ("algorithm", "eps", "min_samples", "layer", "noise", "suspicious", "pretraining", "fraction"),
-        _LAST_LAYER,
-        "the clustering of last layers that both begin with",
-    ),
-    Shared(("components", "centers", "newcomers", "normalize"), ("fedgroup", "fedgrouprox"), "one method but for mu"),
-    Shared(
-        ("averaging", "weighting", "shared_base", "newcomers"), ("ifca", "ifca_mig"), "one method but for migration"
-    ),
-    Shared(("part", "weighting", "newcomers"), ("fesem", "fesem_mig"), "one method but for migration"),
-)
-NOT_MODELS = ("fedsim",)  # whose ``clusters`` are no models
-OTHER_MEANING = {  # options by which these methods mean another thing than the others that have them; see above
-    "clusters": NOT_MODELS,
-    "alpha": ("panm",),
-    "stage_one": ("pens",),
-}
-OF_ALL = ("clusters",)  # a method of the user's own means by this name what the library does
+    return meanings(method).get(option) == UNLIKE_OTHERS
 
 
 def shared_options(ours: str, theirs: str) -> set[str]:
-    """The options that have one meaning in two methods; a user's own share ``clusters``."""
-    built_in = {name for name in (ours, theirs) if ":" not in name}
-    if len(built_in) < len({ours, theirs}):
-        return set(OF_ALL) if built_in <= set(SHARED[0].methods) else set()
-    return {option for one in SHARED if ours in one.methods and theirs in one.methods for option in one.options}
+    """The options that have one meaning in two methods."""
+    our_meanings = meanings(ours)
+    their_meanings = meanings(theirs)
+    return {
+        option
+        for option, meaning in our_meanings.items()
+        if their_meanings.get(option) == meaning and not unlike_others(ours, option)
+    }
 
 
 def configured_clusters(entry: Values) -> int | None:
     """K as it was configured; None of a method that has no such option, or means another thing by it."""
-    return None if entry["name"] in NOT_MODELS else entry.get("clusters")
+    return None if unlike_others(entry["name"], "clusters") else entry.get("clusters")
 
 
 def carry_over(
@@ -145,12 +115,14 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
 
 def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> None:
     """Log options of the main method by whose name the other means another thing, and which it therefore keeps."""
-    for option, apart in OTHER_MEANING.items():
-        names = {main["name"], entry["name"]}
-        if option in main and option not in entry and option not in skip and len(names) == 2 and names & set(apart):
-            own = registry.options(registry.methods()[entry["name"]])
-            if option in own:
-                _say_kept(f"{entry['name']}: {option} = {main[option]!r}")
+    names = {main["name"], entry["name"]}
+    if len(names) < 2:
+        return
+    for option in main:
+        if option in entry or option in skip or not any(unlike_others(name, option) for name in names):
+            continue
+        if option in registry.options(registry.methods()[entry["name"]]):
+            _say_kept(f"{entry['name']}: {option} = {main[option]!r}")
 
 
 def why_impossible(entry: Values) -> str:

@@ -1,11 +1,14 @@
-"""Misspelt names in Python: the same suggestions as for those in a configuration."""
+"""Misspelt options in Python: the same suggestions as for those in a configuration.
+
+Python itself suggests the nearest name of a module or class, but before version 3.13 no name of an argument.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any
@@ -13,18 +16,6 @@ from typing import Any
 from fedkin.core.errors import unknown
 
 _MARK = "suggests_options"  # an attribute of what suggests them already
-
-
-def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """That a module has no such name, with the nearest that it has.
-
-    Args:
-        module: its name.
-        name: the unknown one.
-        known: public names of the module.
-    """
-    hint = "" if name.startswith("_") else f": {unknown('name', name, known)}"  # Python's own tools look for those
-    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
 
 def suggesting(module: ModuleType, name: str) -> Any:

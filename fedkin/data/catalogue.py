@@ -1,76 +1,16 @@
-"""The catalogue of named data sets: what each is, and where it is found."""
+"""The catalogue of named data sets, and where each is found. What a set is, it says itself (``AboutData``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedkin.data.download import Source, locate
-from fedkin.data.femnist import LETTERS
-from fedkin.data.goodreads import COUNTS, TEXT
-from fedkin.data.heart_disease import HEART, JOINED
-from fedkin.data.images import CIFAR10, FASHION_MNIST, MNIST
-from fedkin.data.leaf import find_leaf_folder
-from fedkin.data.mex import PUBLISHED, TEST_PART
-from fedkin.data.sent140 import SENT140
-from fedkin.data.shakespeare import ROLES
-from fedkin.data.tcga_brca import JOINED as TCGA_JOINED
-from fedkin.data.tcga_brca import TCGA
+from fedkin.data.about import AboutData, Form
+from fedkin.data.download import locate
+from fedkin.data.named_sets import DATASETS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class CatalogueEntry(NamedTuple):
-    """A named data set."""
-
-    name: str
-    source: Source | None  # None: needs no files
-    clients: int  # by default
-    samples: str
-    about: str
-
-
-_CATALOGUE: tuple[tuple[str, Source | None, int, str, str], ...] = (
-    ("digits", None, 60, "1,797", "handwritten digits 8x8, comes with scikit-learn"),
-    ("mnist", MNIST, 1000, "70,000", "handwritten digits 28x28"),
-    ("fashion_mnist", FASHION_MNIST, 500, "70,000", "clothing 28x28, Ditto's federation"),
-    ("cifar10", CIFAR10, 100, "60,000", "colour photographs 32x32"),
-    ("femnist", LETTERS, 200, "35,792", "handwritten letters a-j 28x28, also 62 classes by writer"),
-    ("synthetic", None, 30, "any", "logistic models that differ by client, Synthetic(alpha, beta)"),
-    ("synthetic_mixture", None, 300, "any", "each client has samples of several logistic models, FedEM's federation"),
-    ("mex", PUBLISHED, 30, "1,184", "exercises on a pressure mat, 5 frames 16x16; the test part alone has 250 samples"),
-    ("goodreads", COUNTS, 100, "485", "sentences of book reviews, spoilers or not; word counts, or text"),
-    ("sent140", SENT140, 772, "40,783", "tweets, positive or negative, by user; LEAF's draw, others differ a little"),
-    ("shakespeare", ROLES, 809, "808,705", "the next character, by speaking role; windows of 80, every fifth"),
-    ("heart_disease", HEART, 4, "740", "patients of four hospitals, ill or not, in FLamby's split"),
-    ("tcga_brca", TCGA, 6, "1,544", "survival of breast cancer patients of six regions, in FLamby's split"),
-    ("sine", None, 10, "11,000", "a stream in 11 steps: below a sine or not, or inverted"),
-    ("circle", None, 10, "11,000", "a stream in 11 steps: outside one of two circles"),
-    ("sea", None, 10, "11,000", "a stream in 11 steps: two of three numbers above a threshold, with noise"),
-)
-
-CATALOGUE = tuple(CatalogueEntry(*row) for row in _CATALOGUE)
-
-# Sets that exist in several forms; the first that is found is listed
-FILE_FORMS: dict[str, tuple[tuple[str, Callable[[], Path | None]], ...]] = {
-    "mex": (
-        ("published files", partial(locate, PUBLISHED)),
-        ("LEAF's layout", partial(find_leaf_folder, PUBLISHED)),
-        ("test part only", partial(locate, TEST_PART)),
-    ),
-    "goodreads": (
-        ("word counts, text", partial(locate, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
-        ("word counts", partial(locate, COUNTS)),
-        ("text", partial(locate, TEXT)),
-        ("LEAF's layout", partial(find_leaf_folder, COUNTS)),
-    ),
-    "heart_disease": (("UCI's files", partial(locate, HEART)), ("one table", partial(locate, JOINED))),
-    "tcga_brca": (("FLamby's files", partial(locate, TCGA)), ("one table", partial(locate, TCGA_JOINED))),
-}
 
 
 class FoundEntry(NamedTuple):
@@ -85,7 +25,11 @@ class FoundEntry(NamedTuple):
 
 def found_entries() -> list[FoundEntry]:
     """The named sets and where they are found. Downloads nothing."""
-    return [FoundEntry(s.name, _location(s.name, s.source), s.clients, s.samples, s.about) for s in CATALOGUE]
+    entries = []
+    for name, make in DATASETS.items():
+        about: AboutData = make.about  # type: ignore[attr-defined]
+        entries.append(FoundEntry(name, _location(about), about.clients, about.samples, about.content))
+    return entries
 
 
 def available() -> pd.DataFrame:
@@ -95,10 +39,10 @@ def available() -> pd.DataFrame:
     return pd.DataFrame(found_entries(), columns=list(FoundEntry._fields))
 
 
-def _location(name: str, source: Source | None) -> str:
-    if source is None:
-        return "embedded" if name == "digits" else "generated"
-    for form, find in FILE_FORMS.get(name, (("", partial(locate, source)),)):
-        if folder := find():
-            return f"{folder} ({form})" if form else str(folder)
-    return f"download, {source.size}" if source.url else "not found; set FEDKIN_DATA"
+def _location(about: AboutData) -> str:
+    if about.source is None:
+        return about.without_files
+    for form in about.forms or (Form("", partial(locate, about.source)),):
+        if folder := form.find():
+            return f"{folder} ({form.name})" if form.name else str(folder)
+    return f"download, {about.source.size}" if about.source.url else "not found; set FEDKIN_DATA"

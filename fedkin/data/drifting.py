@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
+from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition_options import checked, positive
 
@@ -49,6 +50,13 @@ class StreamData(FederatedData):
 Concepts = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarray]
 
 
+@named(
+    AboutData(
+        clients=10,
+        samples="11,000",
+        content="a stream in 11 steps: below a sine or not, or inverted",
+    )
+)
 @checked
 def sine(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
@@ -68,6 +76,13 @@ def sine(
     return _stream("sine", (clients, samples, changes, seed), 2, 1.0, _sine, 2)
 
 
+@named(
+    AboutData(
+        clients=10,
+        samples="11,000",
+        content="a stream in 11 steps: outside one of two circles",
+    )
+)
 @checked
 def circle(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
@@ -86,6 +101,13 @@ def circle(
     return _stream("circle", (clients, samples, changes, seed), 2, 1.0, _circle, len(CIRCLES))
 
 
+@named(
+    AboutData(
+        clients=10,
+        samples="11,000",
+        content="a stream in 11 steps: two of three numbers above a threshold, with noise",
+    )
+)
 @checked
 def sea(
     *,

@@ -10,6 +10,7 @@ from jaxtyping import Float32, Int, Shaped
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data import fedprox_partitions, partition
+from fedkin.data.about import AboutData, named
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels, read_npz
@@ -23,6 +24,14 @@ LETTERS = Source("femnist", {"femnist_aj_pool.npz": None}, folders=("FEMNIST", "
 WRITERS = Source("femnist by writer", {"femnist_0.npz": None}, folders=("FEMNIST", "femnist"), help=_HELP)
 
 
+@named(
+    AboutData(
+        clients=200,
+        samples="35,792",
+        content="handwritten letters a-j 28x28, also 62 classes by writer",
+        source=LETTERS,
+    )
+)
 @checked
 def femnist(
     *,

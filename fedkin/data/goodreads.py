@@ -9,7 +9,8 @@ import random as python_random
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Float32, Int
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.storage import user_path
+from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_labels
@@ -39,6 +41,20 @@ COUNTS = Source("goodreads", {"fed_goodreads_counts.npz": None}, folders=_FOLDER
 TEXT = Source("goodreads as text", dict.fromkeys(_TEXTS), folders=_FOLDERS, help=_HELP)
 
 
+@named(
+    AboutData(
+        clients=100,
+        samples="485",
+        content="sentences of book reviews, spoilers or not; word counts, or text",
+        source=COUNTS,
+        forms=(
+            Form("word counts, text", partial(locate, replace(COUNTS, files={**COUNTS.files, **TEXT.files}))),
+            Form("word counts", partial(locate, COUNTS)),
+            Form("text", partial(locate, TEXT)),
+            Form("LEAF's layout", partial(find_leaf_folder, COUNTS)),
+        ),
+    )
+)
 @checked
 def goodreads(
     *,

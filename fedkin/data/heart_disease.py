@@ -6,12 +6,14 @@ CC BY 4.0. Split and features: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022,
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
@@ -46,6 +48,18 @@ HEART = Source(
 JOINED = Source("heart_disease (one table)", {"heart.csv": None}, folders=_FOLDERS)  # with a column hospital, a header
 
 
+@named(
+    AboutData(
+        clients=4,
+        samples="740",
+        content="patients of four hospitals, ill or not, in FLamby's split",
+        source=HEART,
+        forms=(
+            Form("UCI's files", partial(locate, HEART)),
+            Form("one table", partial(locate, JOINED)),
+        ),
+    )
+)
 @checked
 def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     """Heart disease: one client for each of four hospitals, x float32 [740, 13], y 1 for a patient with the disease.

@@ -38,6 +38,7 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data import images as published
+from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.fedprox_partitions import ditto
 from fedkin.data.partition import shuffle_rows, split_train_test
@@ -47,6 +48,14 @@ from fedkin.data.transforms import ImageTransform, augmented, resize, standardis
 DITTO_SEED = 233  # that of the authors
 
 
+@named(
+    AboutData(
+        clients=60,
+        samples="1,797",
+        content="handwritten digits 8x8, comes with scikit-learn",
+        without_files="embedded",
+    )
+)
 @checked
 def digits(
     *,
@@ -74,6 +83,14 @@ def digits(
     return _federation(images, options, transform, options.partition_labels(images.y, 60, seed), seed, train_fraction)
 
 
+@named(
+    AboutData(
+        clients=1000,
+        samples="70,000",
+        content="handwritten digits 28x28",
+        source=published.MNIST,
+    )
+)
 @checked
 def mnist(
     *,
@@ -111,6 +128,14 @@ def mnist(
     return _federation(pooled, options, transform, owned, seed, train_fraction)
 
 
+@named(
+    AboutData(
+        clients=500,
+        samples="70,000",
+        content="clothing 28x28, Ditto's federation",
+        source=published.FASHION_MNIST,
+    )
+)
 @checked
 def fashion_mnist(
     *,
@@ -154,6 +179,14 @@ def fashion_mnist(
     return _federation(images, options, transform, options.partition_labels(images.y, 500, seed), seed, fraction)
 
 
+@named(
+    AboutData(
+        clients=100,
+        samples="60,000",
+        content="colour photographs 32x32",
+        source=published.CIFAR10,
+    )
+)
 @checked
 def cifar10(
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random as python_random
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import user_path
 from fedkin.data import partition
+from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, check_labels
@@ -35,6 +37,19 @@ _RECORDING = re.compile(r"(\d+)_pm(_\d+)?\.csv")
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
 
 
+@named(
+    AboutData(
+        clients=30,
+        samples="1,184",
+        content="exercises on a pressure mat, 5 frames 16x16; the test part alone has 250 samples",
+        source=PUBLISHED,
+        forms=(
+            Form("published files", partial(locate, PUBLISHED)),
+            Form("LEAF's layout", partial(find_leaf_folder, PUBLISHED)),
+            Form("test part only", partial(locate, TEST_PART)),
+        ),
+    )
+)
 @checked
 def mex(
     *,

@@ -13,6 +13,7 @@ from jaxtyping import Int, UInt
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import user_path
+from fedkin.data.about import AboutData, named
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import reading
@@ -28,6 +29,15 @@ ROLES = Source(
 )
 
 
+@named(
+    AboutData(
+        clients=809,
+        samples="808,705",
+        content="the next character, by speaking role; windows of 80, every fifth",
+        source=ROLES,
+        overlapping=True,  # windows of a role
+    )
+)
 @checked
 def shakespeare(
     *,

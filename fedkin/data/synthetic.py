@@ -9,6 +9,7 @@ from jaxtyping import Float32, Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
+from fedkin.data.about import AboutData, named
 from fedkin.data.allocation import sample_arrays
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition import split_train_test
@@ -69,6 +70,13 @@ def generate(
     return Generated(x, y, sizes)
 
 
+@named(
+    AboutData(
+        clients=30,
+        samples="any",
+        content="logistic models that differ by client, Synthetic(alpha, beta)",
+    )
+)
 @checked
 def synthetic(
     *,

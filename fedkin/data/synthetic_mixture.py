@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.machine_memory import check_memory
 from fedkin.data.partition_options import checked, legacy_random, positive
@@ -67,6 +68,13 @@ def generate(
     return Generated(x, y, component, sizes, shares, models)
 
 
+@named(
+    AboutData(
+        clients=300,
+        samples="any",
+        content="each client has samples of several logistic models, FedEM's federation",
+    )
+)
 @checked
 def synthetic_mixture(
     *,

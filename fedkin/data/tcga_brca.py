@@ -6,6 +6,7 @@ Table and split: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022, arXiv 2210.04
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.randomness import Stream
+from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import Table, reading
@@ -36,6 +38,18 @@ TCGA = Source(
 JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)  # with columns region and split
 
 
+@named(
+    AboutData(
+        clients=6,
+        samples="1,544",
+        content="survival of breast cancer patients of six regions, in FLamby's split",
+        source=TCGA,
+        forms=(
+            Form("FLamby's files", partial(locate, TCGA)),
+            Form("one table", partial(locate, JOINED)),
+        ),
+    )
+)
 @checked
 def tcga_brca(
     *, at_risk: int = 8, draws: int = 8, scaling: str = "pooled", ties: str = "breslow", seed: int = 0

@@ -20,6 +20,7 @@ FedRC's code replaces it after every batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -32,6 +33,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_fraction, check_positive
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.mixed_model import EvaluateMixed, TrainMixed
 
@@ -47,7 +49,12 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """Federated averaging, and a mix of the global model with one of each client's own."""
+    """One global model, mixed with a model that each client keeps, in a share that the client learns."""
+
+    about: ClassVar[About] = About(
+        name="apfl",
+        paper="Deng et al., arXiv 2003.13461",
+    )
 
     share: float = 0.5  # of the client's own model in the mix, at first
     adapt: bool = True  # whether clients learn their shares

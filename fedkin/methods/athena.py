@@ -26,7 +26,7 @@ which keeps their order and has fewer ties; images are augmented after the split
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -41,7 +41,8 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_fraction, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.calibration import fold_scale, platt_scale
-from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
+from fedkin.methods.about import About
+from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, LastLayerState
 from fedkin.methods.last_layer_training import NO_DETECTOR, count_classes, detector_table, sample_members
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.train import train
@@ -74,7 +75,19 @@ class AthenaState(LastLayerState):
 @plain_options
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
-    """Clusters from last layers, or given; then one-versus-all detectors, trained in clusters and used by all."""
+    """A detector for every class of a cluster; all of them together classify."""
+
+    about: ClassVar[About] = About(
+        name="athena",
+        paper="de Souza et al., CoUrb 2023",
+        compares="last layers",
+        when="once, after one training",
+        membership="hard",
+        decides="server",
+        count="found",
+        leaves="its last layer, once; its labels",
+        meanings=MEANINGS,
+    )
 
     assignment: tuple[int, ...] | None = None  # given clusters, one entry per client
     fraction: float = 1.0  # of a cluster's members in the cohort, that train

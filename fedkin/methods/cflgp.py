@@ -26,7 +26,7 @@ nearest mean of Z; who missed a query has the mean of the others. The state hold
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -43,6 +43,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.gram import gram
 from fedkin.methods import policies
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.gradients import CriterionGradients
 
@@ -60,7 +61,21 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Clusters by gradients at a common model, made anew by each of the first queries."""
+    """Spectral clustering of all clients' gradients at one model, in the first rounds; K may be found."""
+
+    about: ClassVar[About] = About(
+        name="cflgp",
+        paper="Kim et al., ICML 2024",
+        compares="gradients at one model",
+        when="the first rounds",
+        membership="hard",
+        decides="server",
+        count="given or found",
+        leaves="gradients",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+        },
+    )
 
     clusters: int | None = 4  # K; None: found at the first query
     period: int = 2  # p, rounds

@@ -18,6 +18,7 @@ never trained, such as a newcomer, is tested with w.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -30,6 +31,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
 
@@ -45,7 +47,12 @@ class DittoState(State):
 @plain_options
 @dataclass(frozen=True)
 class Ditto:
-    """Federated averaging, and a model of each client's own, close to the global one."""
+    """One global model, and for each client a model that it keeps, pulled to the global one."""
+
+    about: ClassVar[About] = About(
+        name="ditto",
+        paper="Li et al., ICML 2021",
+    )
 
     strength: float = 1.0  # lambda
     own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)

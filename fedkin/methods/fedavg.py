@@ -12,6 +12,7 @@ are drawn anew in every epoch, where the FedProx family repeats one permutation 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,13 +23,19 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.tasks.train import train
 
 
 @plain_options
 @dataclass(frozen=True)
 class FedAvg:
-    """Federated averaging; it has no hyper-parameters beyond the local work and the cohort."""
+    """One global model for all clients; no hyper-parameters beyond the local work and the cohort."""
+
+    about: ClassVar[About] = About(
+        name="fedavg",
+        paper="McMahan et al., AISTATS 2017",
+    )
 
     def requirements(self) -> Requirements:
         return Requirements(keeps_clusters=True)

@@ -26,7 +26,7 @@ the data, and takes 21 batches); without new ones they neither choose nor drift.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,6 +38,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.drift_history import History, count, gather, spans_of
 from fedkin.tasks.history import TrainSpans
 
@@ -58,7 +59,18 @@ class FedDriftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedDrift:
-    """A model for each concept: made where a client drifts, merged where models are alike."""
+    """Clients whose data drift get a new model; models that turn out alike are merged."""
+
+    about: ClassVar[About] = About(
+        name="feddrift",
+        paper="Jothimurugesan et al., AISTATS 2023",
+        compares="accuracies on new data",
+        when="at a drift",
+        membership="hard",
+        decides="client and server",
+        count="found",
+        leaves="accuracies",
+    )
 
     every: int = 200  # rounds of a step
     models: int = 10  # M, the most there are

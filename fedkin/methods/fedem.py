@@ -28,7 +28,7 @@ gets its weights by one E-step on its training samples, and trains nothing, as i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,6 +43,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.policies import random_models
 from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
 
@@ -61,7 +62,21 @@ class MixtureState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedEM:
-    """Mixtures of K shared models, with weights of each client."""
+    """Every client is a mixture of K shared models, in shares that it learns; probabilities are mixed."""
+
+    about: ClassVar[About] = About(
+        name="fedem",
+        paper="Marfoq et al., NeurIPS 2021",
+        compares="losses of samples",
+        when="every round",
+        membership="soft",
+        decides="client",
+        count="given",
+        leaves="updates of components, summed; shares",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+        },
+    )
 
     clusters: int = 3  # K
     average_over: Literal["all", "cohort"] = "all"  # clients that a round's mean is over

@@ -20,7 +20,7 @@ the clients, and from w_0 the direction of the start is the one to compare with.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -37,6 +37,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
+from fedkin.methods.about import COLD_START_CLIENTS, NUMBER_OF_MODELS, PROXIMAL_WEIGHT, RATE_BETWEEN_CLUSTERS, About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.train import train
 
@@ -58,7 +59,27 @@ class FedGroupState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedGroup:
-    """Clusters from the directions of the first updates, fixed for the run."""
+    """Clusters by the directions of the first updates, fixed for the run."""
+
+    about: ClassVar[About] = About(
+        name="fedgroup",
+        paper="Duan et al., arXiv 2010.06870",
+        compares="directions of updates",
+        when="once, before training",
+        membership="hard",
+        decides="server",
+        count="given",
+        leaves="a single update",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+            "alpha": COLD_START_CLIENTS,
+            "eta_g": RATE_BETWEEN_CLUSTERS,
+            "components": "as in FedGroup",
+            "centers": "as in FedGroup",
+            "newcomers": "as in FedGroup",
+            "normalize": "as in FedGroup",
+        },
+    )
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
@@ -148,6 +169,12 @@ class FedGroup:
 @plain_options
 @dataclass(frozen=True)
 class FedGrouProx(FedGroup):
-    """FedGroup whose clients train with FedProx's proximal term (Alg. 2, l. 17-18)."""
+    """FedGroup with FedProx's local solver (Alg. 2, l. 17-18)."""
+
+    about: ClassVar[About] = replace(
+        FedGroup.about,
+        name="fedgrouprox",
+        meanings={**FedGroup.about.meanings, "mu": PROXIMAL_WEIGHT},
+    )
 
     mu: float = 1.0  # proximal term

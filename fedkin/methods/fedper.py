@@ -21,6 +21,7 @@ see the same batches, and the epochs of the run's training are those of the body
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,6 +35,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of, join
 
 
@@ -50,7 +52,12 @@ class FedPerState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedPer:
-    """Federated averaging of all layers but the last, which every client keeps for itself."""
+    """One global body; every client keeps its last layer, which never leaves it."""
+
+    about: ClassVar[About] = About(
+        name="fedper",
+        paper="Arivazhagan et al., arXiv 1912.00818",
+    )
 
     head_epochs: int = 0  # of the head alone, before the body alone is trained; 0: both together
 
@@ -86,6 +93,11 @@ class FedPer:
 @plain_options
 @dataclass(frozen=True)
 class FedRep(FedPer):
-    """FedPer whose clients train their head first, with the body as it came, and then the body."""
+    """FedPer whose clients train their last layer first, and then the body."""
+
+    about: ClassVar[About] = About(
+        name="fedrep",
+        paper="Collins et al., ICML 2021",
+    )
 
     head_epochs: int = 10  # of the head, before the body is trained

@@ -13,6 +13,7 @@ Follows the authors' code in weighting by n_i; the paper's Algorithm 2 samples c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -23,13 +24,22 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
+from fedkin.methods.about import PROXIMAL_WEIGHT, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 
 
 @plain_options
 @dataclass(frozen=True)
 class FedProx:
-    """Federated averaging with a proximal term."""
+    """FedAvg with a proximal term; keeps what stragglers manage."""
+
+    about: ClassVar[About] = About(
+        name="fedprox",
+        paper="Li et al., MLSys 2020",
+        meanings={
+            "mu": PROXIMAL_WEIGHT,
+        },
+    )
 
     mu: float = 1.0  # weight of the proximal term; 0 is FedAvg that keeps stragglers
 

@@ -23,6 +23,7 @@ stays as it is. ``hard=True`` (the code's ``hard_cluster``) predicts by the comp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -35,6 +36,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import MixtureState, equal_weights, first_mixture, steps, with_membership
 from fedkin.tasks.mixture import MixtureWeights, TrainMixture
 
@@ -60,7 +62,21 @@ class FedRCState(MixtureState):
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """Mixtures of K shared models, in whose E-step the frequency of labels is divided out."""
+    """FedEM with the frequency of labels divided out, so that clusters follow what a label means."""
+
+    about: ClassVar[About] = About(
+        name="fedrc",
+        paper="Guo et al., ICML 2024",
+        compares="losses of samples, by label",
+        when="every round",
+        membership="soft",
+        decides="client",
+        count="given",
+        leaves="label counts of components; shares",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+        },
+    )
 
     clusters: int = 3  # K
     hard: bool = False  # clients predict with the model of largest weight alone

@@ -25,7 +25,7 @@ Their cohort and their K-means++ share a seed; here each has its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -40,6 +40,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.pca import count_distinct, principal_scores
+from fedkin.methods.about import UNLIKE_OTHERS, About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.train import train
@@ -59,7 +60,21 @@ class FedSimState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSim:
-    """Similarity-guided aggregation into one global model."""
+    """One global model, in which each cluster of clients weighs the same."""
+
+    about: ClassVar[About] = About(
+        name="fedsim",
+        paper="Palihawadana et al., Neurocomputing 2022",
+        compares="local gradients, reduced",
+        when="every round",
+        membership="hard",
+        decides="server",
+        count="given",
+        leaves="updates",
+        meanings={
+            "clusters": UNLIKE_OTHERS,
+        },
+    )
 
     clusters: int = 5  # n_clusters, of a cohort
     variance: float | int = 0.95  # of the gradients, that the principal components keep

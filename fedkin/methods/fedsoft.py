@@ -24,6 +24,7 @@ equal never separate: they are drawn at random, and refused where they are the s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,6 +37,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import first_mixture
 from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.soft_centers import Importance, TrainTowards, mixed
@@ -60,7 +62,21 @@ class FedSoftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSoft:
-    """One model of each client's own, close to the centres that fit its samples; centres are means of such models."""
+    """Every client has a model, pulled to all centres by how many of its samples each fits best."""
+
+    about: ClassVar[About] = About(
+        name="fedsoft",
+        paper="Ruan, Joe-Wong, AAAI 2022",
+        compares="losses of samples",
+        when="every round",
+        membership="soft",
+        decides="client",
+        count="given",
+        leaves="its model; K numbers",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+        },
+    )
 
     clusters: int = 2  # K
     strength: float = 0.1  # lambda

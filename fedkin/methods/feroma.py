@@ -23,6 +23,7 @@ later is a newcomer. In the first phase the mean travels twice in a round. Model
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -35,6 +36,7 @@ from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
 from fedkin.methods import policies
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
@@ -59,7 +61,17 @@ class FEROMAState(State):
 @plain_options
 @dataclass(frozen=True)
 class FEROMA:
-    """Mixes of the clients' solutions by the distances of their profiles."""
+    """Each client trains a mix of the clients' solutions, by how alike descriptors of their data are."""
+
+    about: ClassVar[About] = About(
+        name="feroma",
+        paper="Li, Fenoglio, et al., ICLR 2026",
+        compares="descriptors of data",
+        when="every round",
+        membership="soft",
+        decides="server",
+        leaves="its model; moments of outputs, every round",
+    )
 
     accuracy: float = 0.8  # on training samples, at which the mixing begins: 0.8 for digits, 0.5 for CIFAR-10
     latest: int = 20  # rounds with one model at most

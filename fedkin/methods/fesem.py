@@ -31,7 +31,7 @@ their data shifted, trains the same models (FlexCFL, section 5.3; with the defau
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -47,6 +47,7 @@ from fedkin.core.shared_rows import SharedRows
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import train
 
 
@@ -68,7 +69,25 @@ class FeSEMState(State):
 @plain_options
 @dataclass(frozen=True)
 class FeSEM:
-    """Clusters by the l2 distance between clients' solutions and cluster models."""
+    """Every client belongs to the model nearest to its solution, by the l2 distance."""
+
+    about: ClassVar[About] = About(
+        name="fesem",
+        paper="Xie et al., arXiv 2005.01026",
+        compares="weights of local models",
+        when="every round",
+        membership="hard",
+        decides="server",
+        count="given",
+        leaves="updates",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+            "threshold": SHIFTED_SHARE,
+            "part": "as in FeSEM",
+            "weighting": "as in FeSEM",
+            "newcomers": "as in FeSEM",
+        },
+    )
 
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
@@ -147,6 +166,13 @@ class FeSEM:
 @plain_options
 @dataclass(frozen=True)
 class FeSEMMig(FeSEM):
-    """FeSEM whose clients are assigned anew when their data shift (FlexCFL's FeSEM-MIG)."""
+    """FeSEM whose clients are assigned again when their data shift (FlexCFL's FeSEM-MIG)."""
+
+    about: ClassVar[About] = replace(
+        FeSEM.about,
+        name="fesem_mig",
+        paper="Duan et al., TPDS 2022",
+        leaves="updates; a bit at a shift",
+    )
 
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift

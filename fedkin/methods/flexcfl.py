@@ -23,7 +23,7 @@ FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -42,6 +42,7 @@ from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
 from fedkin.methods import policies
+from fedkin.methods.about import COLD_START_CLIENTS, NUMBER_OF_MODELS, RATE_BETWEEN_CLUSTERS, SHIFTED_SHARE, About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.similarities import Directions
 from fedkin.tasks.train import train
@@ -59,7 +60,24 @@ class FlexCFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class FlexCFL:
-    """Clusters by EDC or MADC; clients whose data shift migrate."""
+    """Clusters by first updates; places newcomers, and migrates clients when their data shift."""
+
+    about: ClassVar[About] = About(
+        name="flexcfl",
+        paper="Duan et al., TPDS 2022",
+        compares="directions of updates",
+        when="once; newcomers and migration later",
+        membership="hard",
+        decides="server",
+        count="given",
+        leaves="a single update",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+            "alpha": COLD_START_CLIENTS,
+            "eta_g": RATE_BETWEEN_CLUSTERS,
+            "threshold": SHIFTED_SHARE,
+        },
+    )
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start

@@ -20,7 +20,7 @@ round holds N x P numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -36,6 +36,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
 from fedkin.methods import policies
+from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.train import train
 
@@ -53,7 +54,22 @@ class FLHCState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLHC:
-    """One agglomerative clustering of all clients' updates; give ``clusters`` or ``distance``, not both."""
+    """One hierarchical clustering of all updates, then FedAvg in each; give ``clusters`` or ``distance``, not both."""
+
+    about: ClassVar[About] = About(
+        name="flhc",
+        paper="Briggs et al., IJCNN 2020",
+        compares="updates",
+        when="once, after some rounds of FedAvg",
+        membership="hard",
+        decides="server",
+        count="given or found",
+        leaves="updates, once",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+            "threshold": SHIFTED_SHARE,
+        },
+    )
 
     clusters: int | None = None  # 3 where no distance is given
     distance: float | Literal["silhouette"] | None = None  # between updates, in the metric and linkage below

@@ -26,7 +26,7 @@ Laplace noise. The axes are sent as a model's last layer, and clients reply with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -41,6 +41,7 @@ from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import scaled, value_ranges
 from fedkin.methods import policies
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
@@ -64,7 +65,18 @@ class FLUXState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLUX:
-    """One clustering by descriptors, of as many clusters as there are; FedAvg before it and in each cluster after."""
+    """FedAvg, then one clustering by descriptors of clients' data; finds K; newcomers need no labels."""
+
+    about: ClassVar[About] = About(
+        name="flux",
+        paper="Fenoglio, Li, et al., NeurIPS 2025",
+        compares="descriptors of data",
+        when="once, after some rounds of FedAvg",
+        membership="hard",
+        decides="server",
+        count="found",
+        leaves="moments of outputs",
+    )
 
     latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
     gain: float = 0.06  # of accuracy, below which the clustering comes

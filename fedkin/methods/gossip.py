@@ -9,6 +9,7 @@ Source: PANM, section 2; PENS calls gossip "random".
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,13 +17,23 @@ from jaxtyping import Bool, Float
 from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
+from fedkin.methods.about import AVERAGED_PEERS, About
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
 @plain_options
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Averaging with random peers, drawn anew in every round."""
+    """Peers average with random others, drawn in every round."""
+
+    about: ClassVar[About] = About(
+        name="gossip",
+        decides="peers",
+        leaves="its model, to peers",
+        meanings={
+            "neighbours": AVERAGED_PEERS,
+        },
+    )
 
     neighbours: int = 3  # k
 
@@ -38,7 +49,12 @@ class Gossip(PeerMethod):
 @plain_options
 @dataclass(frozen=True)
 class Local(PeerMethod):
-    """Every client trains for itself."""
+    """Every client trains alone."""
+
+    about: ClassVar[About] = About(
+        name="local",
+        leaves="nothing at all",
+    )
 
     def requirements(self) -> Requirements:
         return replace(super().requirements(), common_start=False)  # no model meets another

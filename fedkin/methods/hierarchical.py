@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -31,8 +32,9 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_fraction
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import train_and_average
-from fedkin.methods.last_layer_clustering import LastLayerClustering, LastLayerState
+from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, LastLayerState
 from fedkin.methods.last_layer_training import count_classes, sample_members
 
 OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
@@ -42,7 +44,19 @@ EXCLUDED_BIAS = -1e4  # a bias after which a class has probability zero in float
 @plain_options
 @dataclass(frozen=True)
 class Hierarchical(LastLayerClustering):
-    """Clusters from last layers, then FedAvg in each."""
+    """Clusters by the last layer after one short training, then FedAvg in each."""
+
+    about: ClassVar[About] = About(
+        name="hierarchical",
+        paper="de Souza et al., SBRC 2022",
+        compares="last layers",
+        when="once, after one training",
+        membership="hard",
+        decides="server",
+        count="found",
+        leaves="its last layer, once",
+        meanings=MEANINGS,
+    )
 
     fraction: float = 1.0  # of a cluster's members in the cohort, that train
     narrow: bool = False  # heads have the classes of their cluster only

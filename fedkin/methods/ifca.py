@@ -26,7 +26,7 @@ anew, selected or not, when they detect a shift of their data; that is k more me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -42,6 +42,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
@@ -51,7 +52,26 @@ _WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all
 @plain_options
 @dataclass(frozen=True)
 class IFCA:
-    """Clusters by lowest training loss, chosen by the clients."""
+    """Every client takes the model with its lowest training loss, each round."""
+
+    about: ClassVar[About] = About(
+        name="ifca",
+        paper="Ghosh et al., NeurIPS 2020",
+        compares="losses of all models",
+        when="every round",
+        membership="hard",
+        decides="client",
+        count="given",
+        leaves="the cluster that it chose",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+            "threshold": SHIFTED_SHARE,
+            "averaging": "as in IFCA",
+            "weighting": "as in IFCA",
+            "shared_base": "as in IFCA",
+            "newcomers": "as in IFCA",
+        },
+    )
 
     clusters: int = 3  # k
     averaging: Literal["models", "gradients"] = "models"  # what clients send
@@ -139,7 +159,14 @@ class IFCA:
 @plain_options
 @dataclass(frozen=True)
 class IFCAMig(IFCA):
-    """IFCA whose clients choose anew when their data shift (FlexCFL's IFCA-MIG)."""
+    """IFCA whose clients select a cluster again when their data shift (FlexCFL's IFCA-MIG)."""
+
+    about: ClassVar[About] = replace(
+        IFCA.about,
+        name="ifca_mig",
+        paper="Duan et al., TPDS 2022",
+        leaves="the cluster that it chose; a bit at a shift",
+    )
 
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"  # of clients whose data shift
 

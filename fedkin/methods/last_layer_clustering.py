@@ -37,7 +37,21 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
+from fedkin.methods.about import LAST_LAYER_CLUSTERING, NUMBER_OF_MODELS
 from fedkin.methods.last_layer_training import last_layer_updates
+
+# What the options mean that both methods have.
+MEANINGS = {
+    "clusters": NUMBER_OF_MODELS,
+    "algorithm": LAST_LAYER_CLUSTERING,
+    "eps": LAST_LAYER_CLUSTERING,
+    "min_samples": LAST_LAYER_CLUSTERING,
+    "layer": LAST_LAYER_CLUSTERING,
+    "noise": LAST_LAYER_CLUSTERING,
+    "suspicious": LAST_LAYER_CLUSTERING,
+    "pretraining": LAST_LAYER_CLUSTERING,
+    "fraction": LAST_LAYER_CLUSTERING,
+}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ only where the true clusters are known, as in a planted federation; where they c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -17,13 +18,25 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import AVERAGED_PEERS, About
 from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 
 
 @plain_options
 @dataclass(frozen=True)
 class Oracle(PeerMethod):
-    """Averaging with random peers of the true cluster."""
+    """Peers average with random others of their true cluster."""
+
+    about: ClassVar[About] = About(
+        name="oracle",
+        compares="true clusters, which it is told",
+        membership="hard",
+        count="given",
+        leaves="its model, to peers",
+        meanings={
+            "neighbours": AVERAGED_PEERS,
+        },
+    )
 
     neighbours: int = 3  # k
 

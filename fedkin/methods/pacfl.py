@@ -33,7 +33,7 @@ each label; the state keeps them, N d C p numbers, and A. Newcomers are placed b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -49,6 +49,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
 from fedkin.methods import policies
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.subspace import LabelSubspaces
 
@@ -65,7 +66,18 @@ class PACFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class PACFL:
-    """One clustering by angles between clients' data subspaces, then FedAvg in each cluster."""
+    """One clustering before training, by angles between the subspaces of clients' samples; then FedAvg in each."""
+
+    about: ClassVar[About] = About(
+        name="pacfl",
+        paper="Vahidian et al., AAAI 2023",
+        compares="subspaces of samples",
+        when="once, before training",
+        membership="hard",
+        decides="server",
+        count="found",
+        leaves="singular vectors by label",
+    )
 
     p: int = 3  # vectors of each label
     threshold: float = 3.5  # beta, degrees

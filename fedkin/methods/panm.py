@@ -40,7 +40,16 @@ from fedkin.core.errors import MethodError
 from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_not_negative, check_positive_integer
+from fedkin.methods.about import AVERAGED_PEERS, UNLIKE_OTHERS, About
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
+
+# What the options mean that both methods have.
+MEANINGS = {
+    "neighbours": AVERAGED_PEERS,
+    "candidates": "as in PANM",
+    "stage_one": "as in PANM",
+    "period": "as in PANM",
+}
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,19 @@ class Matching(PeerMethod):
 @plain_options
 @dataclass(frozen=True)
 class PANM(Matching):
-    """Personalised adaptive neighbour matching, by updates (PANMGrad)."""
+    """Peers select neighbours with similar updates; no server (PANMGrad)."""
+
+    about: ClassVar[About] = About(
+        name="panm",
+        paper="Li & Wu, MLSys 2022 (poster)",
+        compares="updates of peers",
+        when="every round",
+        membership="hard",
+        decides="peers",
+        count="found",
+        leaves="its model, to peers",
+        meanings={**MEANINGS, "alpha": UNLIKE_OTHERS},
+    )
 
     alpha: float | int = 0.5  # weight of the last updates; 1 - alpha is that of all updates since w_0
 
@@ -107,6 +128,13 @@ class PANM(Matching):
 @plain_options
 @dataclass(frozen=True)
 class PANMLoss(Matching):
-    """PANM where similarity is the inverse loss of a peer's model on the own training data."""
+    """PANM that compares losses of others' models on its own data."""
+
+    about: ClassVar[About] = replace(
+        PANM.about,
+        name="panm_loss",
+        compares="losses of peers' models",
+        meanings=MEANINGS,
+    )
 
     similarity_of: ClassVar[str] = "loss"

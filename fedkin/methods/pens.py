@@ -31,13 +31,28 @@ from fedkin.core.errors import MethodError
 from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
+from fedkin.methods.about import UNLIKE_OTHERS, About
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 
 
 @plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Neighbours by the loss of their models, chosen once."""
+    """Peers select those whose models have a low loss on their data, once."""
+
+    about: ClassVar[About] = About(
+        name="pens",
+        paper="Onoszko et al., arXiv 2107.08517",
+        compares="losses of peers' models",
+        when="every round",
+        membership="hard",
+        decides="peers",
+        count="found",
+        leaves="its model, to peers",
+        meanings={
+            "stage_one": UNLIKE_OTHERS,
+        },
+    )
 
     sampled: int = 10  # n_s
     top: int = 2  # n_t

@@ -21,6 +21,7 @@ are of f_i(w_i).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
@@ -35,6 +36,7 @@ from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_positive, check_positive_integer
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.envelope import TrainEnvelope
 from fedkin.tasks.own_model import EvaluateOwn
@@ -51,7 +53,12 @@ class PFedMeState(State):
 @plain_options
 @dataclass(frozen=True)
 class PFedMe:
-    """Federated training on Moreau envelopes."""
+    """One global model on Moreau envelopes of the losses; clients are served the minimisers."""
+
+    about: ClassVar[About] = About(
+        name="pfedme",
+        paper="Dinh et al., NeurIPS 2020",
+    )
 
     strength: float = 15.0  # lambda
     own_steps: int = 5  # of SGD on each batch, which give theta

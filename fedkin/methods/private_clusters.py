@@ -26,7 +26,7 @@ projection is for. Clusters of fewer clients than the noise (4 z sqrt(K)) are no
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
@@ -42,6 +42,7 @@ from fedkin.core.world import World
 from fedkin.measures.gram import leading_eigenpairs
 from fedkin.measures.sketch import moment_matrix
 from fedkin.methods import policies
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
 
@@ -59,6 +60,19 @@ class PrivateClustersState(State):
 @dataclass(frozen=True)
 class PrivateClusters:
     """Clusters by the directions of first updates, of which only noisy sums are released."""
+
+    about: ClassVar[About] = About(
+        name="private_clusters",
+        compares="directions of updates",
+        when="once, before training",
+        membership="hard",
+        decides="client",
+        count="given",
+        leaves="sums of sketched updates; its cluster",
+        meanings={
+            "clusters": NUMBER_OF_MODELS,
+        },
+    )
 
     clusters: int = 3  # K
     sketch: int = 64  # s, numbers of a sketched update

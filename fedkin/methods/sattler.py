@@ -27,7 +27,7 @@ among the others. Updates are compared with each other, so a round holds n x P n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -43,6 +43,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import policies
+from fedkin.methods.about import SHIFTED_SHARE, About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.train import train
 
@@ -57,7 +58,21 @@ class SattlerState(State):
 @plain_options
 @dataclass(frozen=True)
 class SattlerCFL:
-    """Clusters by bipartition for as long as clients disagree; their number need not be known."""
+    """Splits a cluster in two where its clients' updates disagree; finds the number of clusters."""
+
+    about: ClassVar[About] = About(
+        name="sattler",
+        paper="Sattler et al., TNNLS 2020",
+        compares="directions of updates",
+        when="when a cluster has converged",
+        membership="hard",
+        decides="server",
+        count="found",
+        leaves="updates",
+        meanings={
+            "threshold": SHIFTED_SHARE,
+        },
+    )
 
     eps1: float = 0.4  # the mean update is shorter than this
     eps2: float = 1.6  # and the longest update is longer than this

@@ -19,7 +19,7 @@ behind it, its c_i has moved and c has not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -32,6 +32,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive
 from fedkin.core.world import World
+from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.controlled import Controlled
 
@@ -46,7 +47,13 @@ class ScaffoldState(State):
 @plain_options
 @dataclass(frozen=True)
 class SCAFFOLD:
-    """Stochastic controlled averaging."""
+    """One global model; control variates keep the clients' local steps from drifting apart."""
+
+    about: ClassVar[About] = About(
+        name="scaffold",
+        paper="Karimireddy et al., ICML 2020",
+        leaves="the change of its control variate, in a sum",
+    )
 
     option: Literal["I", "II"] = "II"  # how c_i is renewed: one more gradient, or from the steps that were taken
     server_lr: float = 1.0  # eta

@@ -1,40 +1,35 @@
-"""Models in JAX, and adapters for others. ``MODELS`` has their names in configurations."""
+"""Models in JAX, and adapters for others. ``MODELS`` has the named ones, by their names in configurations.
+
+The second block of imports is their list. A new model is its function and its line there.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
 
-from fedkin.core.suggestions import no_attribute, suggesting
+from fedkin.core.suggestions import suggesting
+from fedkin.models.model import Model as Model
+from fedkin.models.model import as_model as as_model
+
+# The list of named models.
+# isort: off
+from fedkin.models.perceptron import mclr as mclr
+from fedkin.models.perceptron import mlp as mlp
 from fedkin.models.cnn import cnn as cnn
-from fedkin.models.cox import cox as cox
 from fedkin.models.detector import detector as detector
 from fedkin.models.mobilenet import mobilenet as mobilenet
 from fedkin.models.mobilenet import mobilenet_v2 as mobilenet_v2
-from fedkin.models.model import Model as Model
-from fedkin.models.model import as_model as as_model
-from fedkin.models.perceptron import mclr as mclr
-from fedkin.models.perceptron import mlp as mlp
-from fedkin.models.recurrent import lstm as lstm
 from fedkin.models.recurrent import rnn as rnn
+from fedkin.models.recurrent import lstm as lstm
+from fedkin.models.cox import cox as cox
+# isort: on
 
-MODELS: dict[str, Callable[..., Model]] = {
-    "mclr": mclr,
-    "mlp": mlp,
-    "cnn": cnn,
-    "detector": detector,
-    "mobilenet": mobilenet,
-    "mobilenet_v2": mobilenet_v2,
-    "rnn": rnn,
-    "lstm": lstm,
-    "cox": cox,
-}
-
-
-def __getattr__(name: str) -> Any:
-    raise no_attribute(__name__, name, [*MODELS, "Model", "as_model"])
-
+MODELS: dict[str, Callable[..., Model]] = {}
+for _make in [value for value in globals().values() if inspect.isfunction(value)]:
+    if _make not in (as_model, suggesting):
+        MODELS[_make.__name__] = _make
 
 for _name in (*MODELS, "as_model"):
     suggesting(sys.modules[__name__], _name)

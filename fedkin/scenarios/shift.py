@@ -18,9 +18,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.scenarios.drift import Relabel, Rotate
-from fedkin.scenarios.steps import Steps
-from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
+from fedkin.scenarios.swaps import ShiftedRound
 from fedkin.scenarios.validation import at_least, fraction, switch
 
 
@@ -157,13 +155,3 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
     """ceil(rate x size), robust to 0.07 x 100 = 7.000000000000001."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)
-
-
-SHIFTS = {
-    "swap_all": SwapAll,
-    "swap_part": SwapPart,
-    "incremental": Incremental,
-    "relabel": Relabel,
-    "rotate": Rotate,
-    "steps": Steps,
-}

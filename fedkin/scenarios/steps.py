@@ -24,7 +24,9 @@ from fedkin.scenarios.validation import at_least, switch
 @plain_options
 @dataclass(frozen=True)
 class Steps:
-    """Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these, clients train on the samples of
+    """A stream's samples come in steps.
+
+    Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these, clients train on the samples of
     step t (with ``history`` on all up to it, the oldest first), and are tested on those of step t + 1, which nobody has
     trained on yet. So the accuracy of a step's last round is prequential; ``prequential_accuracy`` is its mean.
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from fedkin.config.plan import Selection
 from fedkin.core.method import Method
 from fedkin.methods import IFCA, FedAvg, FedProx, FeSEM, FlexCFL, IFCAMig
-from fedkin.scenarios.shift import Incremental, SwapAll, SwapPart
+from fedkin.scenarios.shift import Incremental
+from fedkin.scenarios.swaps import SwapAll, SwapPart
 from papers import femnist_draws, synthetic_draws
 from papers.fedgroup.recipes import FIVE, IN_FILE_ORDER, OTHER_DRAWS, OWN_IMAGES, five_labels
 from papers.recipe import Cell, Options, Setting

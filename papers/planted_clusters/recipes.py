@@ -20,7 +20,7 @@ from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
 from fedkin.models import Model, as_model, mlp
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.planted_clusters import planted
-from fedkin.scenarios.shift import SwapAll
+from fedkin.scenarios.swaps import SwapAll
 from papers.result_store import Job, job_of_question
 
 CLUSTER_ROUND = 5  # of FL+HC

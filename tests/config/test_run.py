@@ -18,7 +18,8 @@ from fedkin.core.schedule import Schedule
 from fedkin.core.training import AdamW, LocalTraining
 from fedkin.methods import FedGroup, FedProx
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import Incremental, SwapPart
+from fedkin.scenarios.shift import Incremental
+from fedkin.scenarios.swaps import SwapPart
 
 FILE = """
 [data]

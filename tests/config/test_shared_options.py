@@ -11,8 +11,9 @@ import pytest
 from fedkin.config import shared_options
 from fedkin.config.comparison import load
 from fedkin.config.run import RunConfig, from_dict
-from fedkin.config.shared_options import NOT_MODELS, SHARED, carry_over, configured_clusters
+from fedkin.config.shared_options import carry_over, configured_clusters, meanings
 from fedkin.methods import METHODS
+from fedkin.methods.about import NUMBER_OF_MODELS, UNLIKE_OTHERS
 
 
 @pytest.fixture(autouse=True)
@@ -126,20 +127,30 @@ def test_labels_and_other_keys_of_an_entry_stay() -> None:
     assert entry == {"name": "fesem", "label": "ours", "clusters": 4}
 
 
-def test_the_table_names_methods_and_options_that_exist() -> None:
-    for shared in SHARED:
-        for name in shared.methods:
-            known = {field.name for field in dataclasses.fields(METHODS[name])}
-            assert set(shared.options) <= known, (name, shared.options)
-        assert shared.meaning and len(shared.methods) > 1
+@pytest.mark.parametrize("name", METHODS)
+def test_meanings_are_of_options_that_exist_and_each_has_a_second_method(name: str) -> None:
+    assert meanings(name).keys() <= {field.name for field in dataclasses.fields(METHODS[name])}
+    others = [meanings(other) for other in METHODS if other != name]
+    for option, meaning in meanings(name).items():
+        shared = [other for other in others if other.get(option) == meaning]
+        assert bool(shared) == (meaning != UNLIKE_OTHERS), option
 
 
 def test_every_method_with_clusters_was_decided_upon() -> None:
-    """A new one is entered in the table, or among those that mean something else."""
-    having = {
-        name for name, kind in METHODS.items() if "clusters" in {field.name for field in dataclasses.fields(kind)}
-    }
-    assert having == {*SHARED[0].methods, *NOT_MODELS}
+    """A method says whether its ``clusters`` are models that clients share, or something else."""
+    for name, kind in METHODS.items():
+        if "clusters" in {field.name for field in dataclasses.fields(kind)}:
+            assert meanings(name).get("clusters") in (NUMBER_OF_MODELS, UNLIKE_OTHERS), name
+    assert [name for name in METHODS if meanings(name).get("clusters") == UNLIKE_OTHERS] == ["fedsim"]
+
+
+def test_only_methods_that_share_an_option_take_it_over() -> None:
+    """IFCA and FeSEM both have ``weighting`` and ``newcomers``, of different steps."""
+    assert shared_options.shared_options("ifca", "fesem") == {"clusters", "threshold"}
+    assert shared_options.shared_options("ifca", "ifca_mig") >= {"averaging", "weighting", "newcomers"}
+    assert shared_options.shared_options("fedgroup", "flexcfl") == {"clusters", "alpha", "eta_g"}
+    assert shared_options.shared_options("fedprox", "fedgrouprox") == {"mu"}
+    assert shared_options.shared_options("pens", "panm") == set()
 
 
 def test_the_configured_clusters_of_an_entry() -> None:

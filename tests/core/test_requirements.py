@@ -17,78 +17,9 @@ from fedkin.core.requirements import Requirements, count_and_cure, requirements_
 from fedkin.methods import METHODS
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.tasks.shift import Shifted
+from tests.methods.test_conformance import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# From the papers and the descriptions of the methods, with their default options; what is not named is neutral.
-DIRECTIONS = {"common_start": True, "updates": "single"}  # first updates are compared, from one initial model w_0
-ALL = {"compares_all": True}  # a matrix over pairs of clients
-KEPT = {"kept_models": 1}  # a vector of the model's size for each client
-PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS, **ALL}  # models of one start, averaged without a server
-LAST_LAYER = {"last_layer": True, **DIRECTIONS, **ALL}
-KEEPS = {"keeps_clusters": True}  # clients stay where they are: a robust rule may split clusters
-EXPECTED: dict[str, dict[str, Any]] = {
-    "fedavg": KEEPS,  # the server needs a weighted mean of solutions
-    "fedprox": KEEPS,
-    "scaffold": {"sends": "control variates", **KEPT},  # c_i
-    "ditto": KEPT,  # v_i
-    "apfl": KEPT,
-    "pfedme": KEPT,  # theta_i
-    "fedrep": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
-    "fedper": {"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},  # which stays with the client
-    "feddrift": {  # clients tell accuracies, and means of solutions are enough; models of drifted clients, merged ones
-        "sends": "scores of all models",
-        "replaces_models": "copies models where data drift, and merges them",
-        "earlier_samples": True,
-    },
-    "fedgroup": {"clients": 3, **DIRECTIONS},  # m = 3 groups
-    "fedgrouprox": {"clients": 3, **DIRECTIONS},
-    "flexcfl": {"clients": 3, "standing": (Shifted("label_blind", 0.2),), **DIRECTIONS},  # tau = 0.2
-    "sattler": {"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
-    "flhc": {"clients": 3, "first_clustering": 20, "updates": "single", **ALL, **KEEPS},  # one clustering, in round 20
-    "ifca": {"clients": 3, "updates": "single"},  # k = 3 different initial models
-    "ifca_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),)},
-    "fesem": {"clients": 3, "updates": "single", **KEPT},  # distances of single solutions to the centers
-    "fesem_mig": {"clients": 3, "updates": "single", "standing": (Shifted("label_blind", 0.2),), **KEPT},
-    "fedsim": {"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
-    "cflgp": {
-        "clients": 4,
-        "first_clustering": 1,
-        "updates": "single",
-        **ALL,
-        **KEPT,
-    },  # K = 4; the first query, of gradients, is in round 1
-    "feroma": {
-        "last_layer": True,
-        "updates": "single",
-        "newcomer_labels": False,
-        "replaces_models": "stores each client's own solution",
-        **KEPT,
-    },
-    "flux": {
-        "first_clustering": 4,
-        "last_layer": True,
-        "sends": "moments of its samples",
-        "newcomer_labels": False,
-    },  # after 3 rounds at the earliest
-    "fedem": {"clients": 3, "sends": "shares of clusters"},  # K = 3 components
-    "fedrc": {"clients": 3, "sends": "shares of clusters"},
-    "fedsoft": {"clients": 2, "updates": "single", **KEPT},  # K = 2 centres; the same solutions, weighed otherwise
-    "pacfl": {
-        "sends": "bases of subspaces of its samples",
-        **ALL,
-    },  # subspaces are the samples', and means of solutions are enough
-    "private_clusters": {"clients": 3, "common_start": True, "start_sums": 3},  # M, and two steps of K-means
-    "hierarchical": LAST_LAYER,
-    "athena": {"detectors": True, **LAST_LAYER},
-    "panm": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},  # k = 3 neighbours, T1 = 100
-    "panm_loss": {"clients": 4, "rounds_of_a_peer": 100, **PEERS},
-    "pens": {"rounds_of_a_peer": 200, **PEERS},  # n_s = 10 are sampled, or all where there are fewer
-    "gossip": {"clients": 4, **PEERS},
-    "oracle": {"clients": 4, "true_clusters": True, **PEERS},
-    "local": {"peers": True, "full_cohort": True, "updates": "single", **ALL},  # no model meets another
-}
-
 
 _TEXTS = ("_because", "shared_head", "own_part")  # the last two are tested with personal parts
 
@@ -99,14 +30,10 @@ def needs_of(method: Any) -> dict[str, Any]:
     return {name: needs[name] for name in needs if needs[name] != neutral[name] and not name.endswith(_TEXTS)}
 
 
-def test_every_method_has_its_line() -> None:
-    assert EXPECTED.keys() == METHODS.keys()
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_needs_what_its_paper_says(name: str) -> None:
     needs = needs_of(METHODS[name]())
-    assert needs == EXPECTED[name]
+    assert needs == CASES[name].needs
     assert callable(METHODS[name].requirements)
 
 
@@ -267,7 +194,7 @@ def test_what_disappoints_is_a_warning(method: Any, words: list[str]) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_where_a_method_runs(name: str) -> None:
     """Methods between peers need no server, the others do; the oracle runs in simulations only."""
-    method, peers = METHODS[name](), bool(EXPECTED[name].get("peers"))
+    method, peers = METHODS[name](), bool(CASES[name].needs.get("peers"))
     on_server, on_peers = server_refusal(method), peers_refusal(method)
     assert (on_server is None) == (not peers)
     assert (on_peers is None) == (peers and name != "oracle")

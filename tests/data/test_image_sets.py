@@ -336,11 +336,8 @@ def test_real_cifar(shared_data: Path, places: Path) -> None:
 
 
 def test_every_set_has_its_name_and_a_docstring() -> None:
-    pictures = ["digits", "mnist", "fashion_mnist", "cifar10", "femnist"]
-    texts = ["goodreads", "sent140", "shakespeare"]
-    streams = ["sine", "circle", "sea"]
-    tables = ["heart_disease", "tcga_brca"]
-    assert list(DATASETS) == [*pictures, "synthetic", "synthetic_mixture", "mex", *texts, *tables, *streams]
+    assert {"digits", "mnist", "shakespeare", "tcga_brca", "sea"} <= DATASETS.keys()
+    assert not {"load", "pack", "augmented", "from_arrays"} & DATASETS.keys()
     assert all(make.__name__ == name and make.__doc__ for name, make in DATASETS.items())
 
 

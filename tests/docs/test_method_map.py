@@ -1,45 +1,108 @@
-"""The map of the field has every method, and says what the methods say of themselves."""
+"""The tables of all methods, and what the methods say of themselves for them."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from fedkin.config.registry import method_rows
 from fedkin.core.requirements import requirements_of
+from fedkin.data import DATASETS
 from fedkin.methods import METHODS
+from fedkin.methods.about import NOTHING
+from fedkin.scenarios.shifts import SHIFTS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TABLES = ["data sets", "methods", "privacy", "secret sums", "shifts"]
 
 
 @pytest.fixture(scope="module")
 def chart() -> ModuleType:
-    path = Path(__file__).resolve().parents[2] / "docs/method_map.py"
-    spec = importlib.util.spec_from_file_location("method_map", path)
+    path = DOCS / "tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["method_map"] = module
+    sys.modules["tables"] = module
     spec.loader.exec_module(module)
     return module
 
 
-def test_every_method_has_a_row_and_no_other(chart: ModuleType) -> None:
-    assert chart.MAP.keys() == METHODS.keys()
-    text = chart.page(METHODS)
-    assert all(f"| `{name}` |" in text for name in METHODS)
+def test_every_method_has_a_row(chart: ModuleType) -> None:
+    tables = [
+        chart.page(METHODS),
+        chart.table_of_papers(lambda name: f"{name}.md"),
+    ]
+    assert all(f"| `{name}` |" in table for name in METHODS for table in tables)
+    answers = [chart.privacy_table(METHODS), chart.secret_table(METHODS)]
+    assert all(f"| `{method.__name__}` |" in table for method in METHODS.values() for table in answers)
+
+
+def test_a_page_has_a_place_for_each_table() -> None:
+    written = "\n".join(page.read_text() for page in DOCS.glob("*.md"))
+    assert sorted(re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", written)) == TABLES
+
+
+@pytest.mark.parametrize(
+    ("name", "private", "secret"),
+    [
+        ("FedAvg", "yes", "yes"),
+        ("Hierarchical", "no: reads single updates, which no noise on sums covers", "no: needs single updates"),
+        ("IFCA(weighting='examples')", "yes", "yes, with `hide_choice`: its clients choose as they train"),
+        ("PrivateClusters", "yes", "no: begins with sums of sketches of updates"),
+        (
+            "FedEM",
+            "no: needs shares of clusters of each client, which no noise covers",
+            "no: needs shares of clusters of each client",
+        ),
+        (
+            "Gossip",
+            "no: has no server that could be trusted: its peers see each other's models",
+            "no: has no server that could add up: its peers see each other's models",
+        ),
+    ],
+)
+def test_what_privacy_and_secret_sums_allow(chart: ModuleType, name: str, private: str, secret: str) -> None:
+    assert f"| `{name}` | {private} |\n" in chart.privacy_table(METHODS)
+    assert f"| `{name}` | {secret} |\n" in chart.secret_table(METHODS)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_row_agrees_with_the_method(chart: ModuleType, name: str) -> None:
-    row, method = chart.MAP[name], METHODS[name]
+def test_a_row_agrees_with_the_method(name: str) -> None:
+    method = METHODS[name]
+    about = method.about
     fields = {field.name for field in dataclasses.fields(method)}
-    if row.count == "given" and name != "oracle":
+    if about.count == "given" and name != "oracle":
         assert fields & {"clusters", "components"}, "K is said to be given, and there is no such option"
-    if row.count == "-":
+    if about.count == "-":
         assert "clusters" not in fields
-    if "peers" in row.decides:
+    if "peers" in about.decides:
         assert requirements_of(method()).peers
-    if row.clusters == chart.NOTHING:
-        assert row.membership == "-" and row.count == "-"
+    if about.compares == NOTHING:
+        assert about.membership == "-" and about.count == "-"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_first_sentence_of_a_class_is_a_cell_of_a_table(name: str) -> None:
+    (summary,) = [row.summary for row in method_rows() if row.name == name]
+    assert summary.endswith(".") and 20 < len(summary) <= 120
+
+
+def test_every_option_of_a_shift_has_its_default_and_is_described(chart: ModuleType) -> None:
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in chart.table_of_shifts().splitlines()[2:]]
+    options = [field for shift in SHIFTS.values() for field in dataclasses.fields(shift)]
+    assert [row[2] for row in rows] == [f"`{option.name}`" for option in options]
+    assert all(len(row[4]) > 15 for row in rows)
+    assert [row[0] for row in rows if row[0]] == [f"`{name}`" for name in SHIFTS]
+    assert [row[3] for row in rows if row[2] == "`releases`"] == ["`[0.25, 0.5, 0.75, 1.0]`"]
+
+
+def test_every_data_set_says_what_it_is(chart: ModuleType) -> None:
+    rows = chart.table_of_data_sets().splitlines()[2:]
+    assert [row.split("`")[1] for row in rows] == list(DATASETS)
+    assert "| `mnist` | 1,000 | 70,000 | handwritten digits 28x28 |" in rows

@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.flexcfl import FlexCFL, FlexCFLState
 from fedkin.models import mclr
-from fedkin.scenarios.shift import SwapAll
+from fedkin.scenarios.swaps import SwapAll
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.similarities import Similarities

@@ -1,6 +1,7 @@
 """What every method must do, in a world of quadratic clients and in a small simulated one.
 
-A new method is one more line in CASES; the first test fails until it is there.
+A new method is one more line in CASES; the first test fails until it is there. Other tests of all methods take what
+they expect from it too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import train
 from tests.simulation.numpy_detectors import linear
 
@@ -53,7 +55,18 @@ class Case:
     peers: bool = False  # every client has a model of its own, and asks others
     soft: bool = False  # every client trains all models, of which it has shares
     by_step: frozenset[str] = frozenset()  # arrays of its state that get a column in each step of a stream
+    needs: dict[str, Any] = field(default_factory=dict)  # what it declares with its defaults, where that is not neutral
+    personal: Literal["any", "models", "none"] = "any"  # parts of each client's own that it can run with
+    averages: bool = True  # its models are means, round after round
 
+
+# What methods need: from the papers and the descriptions of the methods, with their default options.
+DIRECTIONS = {"common_start": True, "updates": "single"}  # first updates are compared, from one initial model w_0
+ALL = {"compares_all": True}  # a matrix over pairs of clients
+KEPT = {"kept_models": 1}  # a vector of the model's size for each client
+NEEDS_OF_PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS, **ALL}  # models of one start, without a server
+KEEPS = {"keeps_clusters": True}  # clients stay where they are: a robust rule may split clusters
+MIGRATES = {"standing": (Shifted("label_blind", 0.2),)}  # tau = 0.2
 
 GROUP = Case(
     options={"clusters": 3, "alpha": 2},
@@ -62,6 +75,7 @@ GROUP = Case(
     clusters=3,
     resting={"eta_g": 0.0},
     finding={"alpha": 20},
+    needs={"clients": 3, **DIRECTIONS},  # m = 3 groups
 )
 ONE_MEAN = {"clusters": 1, "weighting": "examples"}
 IMPOSSIBLE = ({"clusters": 0}, {"eta_g": -1.0}, {"threshold": -0.1})
@@ -72,19 +86,39 @@ IFCA = Case(
     finding={"clusters": 6},  # three random models may leave two clusters to one of them
     places=False,
     models_down=3,
+    needs={"clients": 3, "updates": "single"},  # k = 3 different initial models
+    personal="models",
 )
 BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
-FESEM = Case(as_fedavg=ONE_MEAN, impossible=IMPOSSIBLE, clusters=3, resting=BY_LOSS, finding={"clusters": 6, **BY_LOSS})
+FESEM = Case(
+    as_fedavg=ONE_MEAN,
+    impossible=IMPOSSIBLE,
+    clusters=3,
+    resting=BY_LOSS,
+    finding={"clusters": 6, **BY_LOSS},
+    needs={"clients": 3, "updates": "single", **KEPT},  # distances of single solutions to the centers
+    personal="models",
+)
 LAST_LAYER = Case(
     options={"algorithm": "kmeans", "clusters": 3},
     impossible=tuple({name: 0} for name in ("clusters", "min_samples", "pretraining"))
     + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
     + ({"noise": "away"},),
     clusters=3,
+    needs={"last_layer": True, **DIRECTIONS, **ALL},
+    personal="models",
 )
-PEERS = Case(peers=True, options={"neighbours": 24}, impossible=({"neighbours": 0},))
+PEERS = Case(
+    peers=True,
+    options={"neighbours": 24},
+    impossible=({"neighbours": 0},),
+    needs={"clients": 4, **NEEDS_OF_PEERS},  # k = 3 neighbours
+    personal="none",
+)
 PANM = Case(
     peers=True,
+    needs={"clients": 4, "rounds_of_a_peer": 100, **NEEDS_OF_PEERS},  # k = 3 neighbours, T1 = 100
+    personal="none",
     options={"candidates": 24},
     impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period")),
     models_down=14,  # model and update of seven others
@@ -92,44 +126,84 @@ PANM = Case(
 )
 HIDDEN = 8  # in the simulated world, whose models have 6 inputs and 6 classes
 BODY = Fraction(7 * HIDDEN, 7 * HIDDEN + 6 * (HIDDEN + 1))  # of a model: all but its last layer
+HEADS_STAY = Case(  # heads stay with the clients
+    hidden=True,
+    models_down=BODY,
+    models_up=BODY,
+    needs={"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
+    personal="none",
+)
 CASES = {
-    "fedavg": Case(as_fedavg={}),
-    "fedprox": Case(options={"mu": 0.5}, as_fedavg={"mu": 0.0}, impossible=({"mu": -0.5}, {"mu": float("nan")})),
-    "scaffold": Case(impossible=({"server_lr": 0.0},), models_down=2, models_up=2),
+    "fedavg": Case(as_fedavg={}, needs=KEEPS),  # the server needs a weighted mean of solutions
+    "fedprox": Case(
+        options={"mu": 0.5},
+        as_fedavg={"mu": 0.0},
+        impossible=({"mu": -0.5}, {"mu": float("nan")}),
+        needs=KEEPS,
+    ),
+    "scaffold": Case(
+        impossible=({"server_lr": 0.0},),
+        models_down=2,
+        models_up=2,
+        needs={"sends": "control variates", **KEPT},  # c_i
+        personal="none",
+    ),
     "pfedme": Case(
+        needs=KEPT,  # theta_i
+        personal="none",
         options={"strength": 1.0},
         impossible=({"strength": 0.0}, {"own_steps": 0}, {"own_lr": 0.0}, {"beta": 0.0}),
     ),
-    "apfl": Case(as_fedavg={}, impossible=({"share": 0.0}, {"share": 1.5}, {"share_lr": 0.0})),
-    "ditto": Case(as_fedavg={}, impossible=({"strength": -1.0}, {"own_epochs": 0}, {"own_lr": 0.0})),
-    "fedrep": Case(
-        options={"head_epochs": 2}, hidden=True, impossible=({"head_epochs": -1},), models_down=BODY, models_up=BODY
+    "apfl": Case(
+        as_fedavg={},
+        impossible=({"share": 0.0}, {"share": 1.5}, {"share_lr": 0.0}),
+        needs=KEPT,
+        personal="none",
     ),
-    "fedper": Case(hidden=True, models_down=BODY, models_up=BODY),
+    "ditto": Case(
+        as_fedavg={},
+        impossible=({"strength": -1.0}, {"own_epochs": 0}, {"own_lr": 0.0}),
+        needs=KEPT,  # v_i
+        personal="none",
+    ),
+    "fedrep": replace(HEADS_STAY, options={"head_epochs": 2}, impossible=({"head_epochs": -1},)),
+    "fedper": HEADS_STAY,
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
     "flexcfl": replace(
         GROUP,
         as_fedavg={"clusters": 1},
         impossible=(*({name: 0} for name in ("clusters", "alpha", "steps")), {"eta_g": -1.0}, {"threshold": -0.1}),
+        needs={**GROUP.needs, **MIGRATES},
     ),
     "ifca": IFCA,
-    "ifca_mig": IFCA,
+    "ifca_mig": replace(IFCA, needs={**IFCA.needs, **MIGRATES}),
     "fesem": FESEM,
-    "fesem_mig": FESEM,
+    "fesem_mig": replace(FESEM, needs={**FESEM.needs, **MIGRATES}),
     "fedsim": Case(
+        needs={"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
+        personal="models",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"variance": 0.0}, {"variance": 1.1}),
         models_up=2,  # the gradient, and the update
     ),
     "feddrift": Case(
+        needs={  # clients tell accuracies, and means of solutions are enough
+            "sends": "scores of all models",
+            "replaces_models": "copies models where data drift, and merges them",
+            "earlier_samples": True,
+        },
+        personal="none",
+        averages=False,  # models of drifted clients are copied, and merged ones
         options={"every": 2, "models": 1},
         as_fedavg={"models": 1},
         impossible=(*({name: 0} for name in ("every", "models", "isolation")), {"delta": -0.1}),
         by_step=frozenset({"owner", "ends"}),
     ),
     "sattler": Case(
+        needs={"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
+        personal="models",
         options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
         as_fedavg={"first_split": 99, "weighting": "examples"},
         impossible=({"eps1": -0.1}, {"eps2": float("nan")}, {"first_split": -1}, {"min_size": 0}, {"gamma_max": 1.1}),
@@ -138,6 +212,14 @@ CASES = {
         grows=True,
     ),
     "flhc": Case(
+        needs={
+            "clients": 3,
+            "first_clustering": 20,
+            "updates": "single",
+            **ALL,
+            **KEEPS,
+        },  # one clustering, in round 20
+        personal="models",
         options={"cluster_round": 1},
         as_fedavg={"cluster_round": 99},
         impossible=({"clusters": 0}, {"distance": -1.0}, {"clusters": 3, "distance": 1.0}, {"cluster_round": 0})
@@ -147,6 +229,9 @@ CASES = {
         grows=True,
     ),
     "cflgp": Case(
+        # K = 4; the first query, of gradients, is in round 1
+        needs={"clients": 4, "first_clustering": 1, "updates": "single", **ALL, **KEPT},
+        personal="models",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"period": 0}, {"last_query": 0}, {"max_clusters": 0}, {"warm_up": -1}),
@@ -155,12 +240,28 @@ CASES = {
         grows=True,
     ),
     "feroma": Case(
+        needs={
+            "last_layer": True,
+            "updates": "single",
+            "newcomer_labels": False,
+            "replaces_models": "stores each client's own solution",
+            **KEPT,
+        },
+        personal="none",
+        averages=False,  # models are clients' own
         as_fedavg={"latest": 99, "accuracy": 2.0},
         options={"latest": 99, "accuracy": 2.0},
         impossible=({"latest": -1}, {"accuracy": -0.1}),
         models_down=2,  # the model, and the mean that is scored
     ),
     "flux": Case(
+        needs={
+            "first_clustering": 4,  # after 3 rounds at the earliest
+            "last_layer": True,
+            "sends": "moments of its samples",
+            "newcomer_labels": False,
+        },
+        personal="models",  # it waits for the accuracy of the shared model
         options={"latest": 0, "eps": "gap", "noise": "nearest"},
         as_fedavg={"latest": 99},
         impossible=({"latest": -1}, {"gain": -0.1}, {"gain": float("nan")}),
@@ -170,6 +271,7 @@ CASES = {
         grows=True,
     ),
     "private_clusters": Case(
+        needs={"clients": 3, "common_start": True, "start_sums": 3},  # M, and two steps of K-means
         options={"clusters": 3, "sketch": 8},
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"sketch": 2}, {"candidates": 0}, {"refinements": 0}),
@@ -178,6 +280,8 @@ CASES = {
         finding={"clusters": 3, "sketch": 64},
     ),
     "fedem": Case(
+        needs={"clients": 3, "sends": "shares of clusters"},  # K = 3 components
+        personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1, "average_over": "cohort"},
         impossible=({"clusters": 0}, {"clusters": -1}),
@@ -187,6 +291,8 @@ CASES = {
         models_up=3,
     ),
     "fedrc": Case(
+        needs={"clients": 3, "sends": "shares of clusters"},
+        personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"clusters": -1}),
@@ -197,6 +303,8 @@ CASES = {
         by_step=frozenset({"shares"}),
     ),
     "fedsoft": Case(
+        needs={"clients": 2, "updates": "single", **KEPT},  # K = 2 centres; the same solutions, weighed otherwise
+        personal="none",
         options={"clusters": 3},
         impossible=(*({name: 0} for name in ("clusters", "every", "selected")), {"strength": -1.0}, {"floor": 0.0}),
         clusters=3,
@@ -204,6 +312,8 @@ CASES = {
         models_down=3,
     ),
     "pacfl": Case(
+        # subspaces are the samples', and means of solutions are enough
+        needs={"sends": "bases of subspaces of its samples", **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
         impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
@@ -219,19 +329,34 @@ CASES = {
         models_down=2,  # the detectors of a cluster's two classes
         models_up=2,
         detects=True,
+        needs={"detectors": True, **LAST_LAYER.needs},
+        personal="none",
     ),
     "panm": replace(PANM, impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")})),
     "panm_loss": replace(PANM, models_down=7, models_up=7),
     "pens": Case(
         peers=True,
+        needs={"rounds_of_a_peer": 200, **NEEDS_OF_PEERS},  # n_s = 10 are sampled, or all where there are fewer
+        personal="none",
         options={"sampled": 24},
         impossible=({"sampled": 0}, {"top": 0}, {"stage_one": 0}, {"top": 3, "sampled": 2}),
         models_down=7,
         models_up=7,
     ),
     "gossip": replace(PEERS, models_down=7, models_up=7),
-    "oracle": replace(PEERS, models_down=3.25, models_up=3.25),  # five of a cluster, and three of another
-    "local": Case(peers=True, models_down=0, models_up=0),
+    "oracle": replace(
+        PEERS,
+        models_down=3.25,  # five of a cluster, and three of another
+        models_up=3.25,
+        needs={**PEERS.needs, "true_clusters": True},
+    ),
+    "local": Case(
+        peers=True,
+        models_down=0,
+        models_up=0,
+        needs={"peers": True, "full_cohort": True, "updates": "single", **ALL},  # no model meets another
+        personal="none",
+    ),
 }
 CLUSTERED = [name for name, case in CASES.items() if case.clusters > 1 and not case.soft]
 CLIENTS = 24

@@ -29,11 +29,8 @@ from tests.methods import test_conformance as conformance
 from tests.methods.test_conformance import CASES
 from tests.option_lists import with_options
 
-NOT_HEADS = {"ifca", "ifca_mig", "fesem", "fesem_mig", "fedsim", "cflgp", "hierarchical", "sattler", "flhc"}
-NOT_HEADS |= {"flux"}  # it waits for the accuracy of the shared model
-NEITHER = {"scaffold", "fedper", "fedrep", "ditto", "feddrift", "fedem", "fedrc", "fedsoft", "athena"}
-NEITHER |= {"apfl", "feroma", "pfedme"}
-NEITHER |= {name for name, case in CASES.items() if case.peers}
+NOT_HEADS = {name for name, case in CASES.items() if case.personal == "models"}
+NEITHER = {name for name, case in CASES.items() if case.personal == "none"}
 BY_DIRECTION = {"sattler": {"newcomers": "direction"}, "flhc": {"newcomers": "direction"}}
 WITH_HEADS = sorted(CASES.keys() - NOT_HEADS - NEITHER) + sorted(BY_DIRECTION)
 

@@ -32,8 +32,7 @@ from tests.methods import test_conformance as conformance
 from tests.methods.test_conformance import CASES
 from tests.option_lists import with_options
 
-REPLACING = ("feddrift", "feroma")  # models are merged or are clients' own: no means, round after round
-AVERAGING = [name for name, case in CASES.items() if not (case.peers or case.detects or name in REPLACING)]
+AVERAGING = [name for name, case in CASES.items() if case.averages and not (case.peers or case.detects)]
 NO_CHANGE = FedAvgM(lr=1.0, beta=0.0)
 SERVER_OPTIMIZERS: dict[str, Any] = dict(known_values("server_optimizer"))
 

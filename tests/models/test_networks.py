@@ -53,7 +53,9 @@ def test_parameter_counts(name: str, oracle: Callable[[str], dict[str, Any]]) ->
 
 
 def test_registered_models() -> None:
-    assert set(MODELS) == {*NUMERIC, "detector", "mobilenet", "mobilenet_v2", "rnn", "lstm", "cox"}
+    assert {*NUMERIC, "detector", "mobilenet", "mobilenet_v2", "rnn", "lstm", "cox"} <= MODELS.keys()
+    assert all(make.__name__ == name and make.__doc__ for name, make in MODELS.items())
+    assert not {"as_model", "Model", "suggesting"} & MODELS.keys()
 
 
 def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -> int:

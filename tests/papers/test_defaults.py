@@ -2,13 +2,15 @@
 
 A setting leaves out the fields of methods, shifts and local training that have their defaults, and the options of data
 and models that its recipe does not name. So where a default changes, an older run would be shown as one of today's.
-defaults.json has the defaults of the stored runs. None that stands for a number is pinned as None: a number that
-changes behind it is a correction of code, as any other. The table is written anew, from the root of the repository, by
+defaults.json has the defaults of the stored runs; of methods and shifts, those that the code of the papers names. None
+that stands for a number is pinned as None: a number that changes behind it is a correction of code, as any other. The
+table is written again, from the root of the repository, by
 ``python -c "from tests.papers.test_defaults import write; write()"``
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -29,7 +31,7 @@ from fedkin.methods import METHODS
 from fedkin.models import MODELS
 from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import SHIFTS
+from fedkin.scenarios.shifts import SHIFTS
 from papers.catalogue import PAPERS
 from papers.femnist_candidates import CANDIDATES
 from papers.recipe import Cell
@@ -61,9 +63,26 @@ def functions() -> list[Callable[..., Any]]:
     return sorted(named | imported, key=lambda function: function.__name__)
 
 
+def names_in_papers() -> set[str]:
+    """The names and attributes in the code of the papers, and its texts: a recipe names a class either way."""
+    found: set[str] = set()
+    for path in Path(papers.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
 def pinned() -> list[Callable[..., Any]]:
-    """The classes and functions whose defaults a setting leaves out."""
-    return [*METHODS.values(), *SHIFTS.values(), LocalTraining, Population, *functions()]
+    """The classes and functions whose defaults a setting leaves out. One that no paper uses has no stored runs."""
+    named = names_in_papers()
+    entries = [*METHODS.items(), *SHIFTS.items()]
+    used = [made for name, made in entries if {name, made.__name__} & named]
+    return [*used, LocalTraining, Population, *functions()]
 
 
 def defaults(made: Callable[..., Any]) -> Defaults:
@@ -89,7 +108,7 @@ def today() -> dict[str, Defaults]:
 
 
 def write() -> None:
-    """Write the table anew, a class or function a line."""
+    """Write the table, a class or function a line."""
     lines = (f"{json.dumps(name)}: {json.dumps(values)}" for name, values in sorted(today().items()))
     STORE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
@@ -111,11 +130,11 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 @pytest.mark.parametrize("made", pinned(), ids=lambda made: made.__name__)
 def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None:
     table = stored()
-    assert made.__name__ in table, "without a line in defaults.json; write it anew by the command at the top"
+    assert made.__name__ in table, "without a line in defaults.json; write it again by the command at the top"
     changed = changes(table[made.__name__], defaults(made))
     assert not changed, (
         f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it (of a question, name it "
-        "in what is fixed), so that no older run is shown; then write defaults.json anew by the command at the top"
+        "in what is fixed), so that no older run is shown; then write defaults.json again by the command at the top"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fedkin.core.training import SGD, Adam
 from fedkin.methods import FedAvg, FedGroup, FedProx
-from fedkin.scenarios.shift import SwapAll, SwapPart
+from fedkin.scenarios.swaps import SwapAll, SwapPart
 from papers.recipe import Cell, Setting
 from papers.setting_digest import digest
 

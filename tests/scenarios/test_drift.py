@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import json
-import re
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +13,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Drift, Relabel, Rotate
-from fedkin.scenarios.shift import SHIFTS, ShiftedData
+from fedkin.scenarios.shift import ShiftedData
 
 Pattern = Literal["sudden", "gradual", "recurring"]
 STREAM = Stream(2, 0, "run/shift")
@@ -201,18 +196,6 @@ def test_what_cannot_be(kind: type[Drift], options: dict[str, Any], message: str
         kind(**options)
 
 
-def test_docs_have_every_shift_with_its_options_and_their_defaults() -> None:
-    rows = _documented_options((Path(__file__).parents[2] / "docs/scenarios.md").read_text())
-    expected = {
-        name: {field.name: _toml(field.default) for field in dataclasses.fields(shift)}
-        for name, shift in SHIFTS.items()
-    }
-    assert rows == expected
-    for name, shift in SHIFTS.items():
-        described = inspect.getdoc(shift) or ""
-        assert all(option in described for option in expected[name]), name
-
-
 @pytest.mark.parametrize("pattern", ["sudden", "gradual", "recurring"])
 def test_clients_that_change_are_drawn_from_the_stream_that_the_docs_name(pattern: Any) -> None:
     """How many change is a draw: about a half of 20, by seed, and the same in every round."""
@@ -227,20 +210,3 @@ def test_clients_that_change_are_drawn_from_the_stream_that_the_docs_name(patter
         assert (after == np.where(changes, 1 - origin, origin)).all()
         numbers.add(int(changes.sum()))
     assert len(numbers) > 3
-
-
-def _documented_options(page: str) -> dict[str, dict[str, str]]:
-    """Options and defaults by shift, from the table of a page; a row without a name goes on with those of the last."""
-    table = page.partition("| `name` |")[2].partition("\n\n")[0]
-    names: list[str] = []
-    options: dict[str, dict[str, str]] = {}
-    for row in table.splitlines()[2:]:
-        shifts, _, option, default, _ = (cell.strip() for cell in row.strip("|").split("|"))
-        names = re.findall(r"`(\w+)`", shifts) or names
-        for name in names:
-            options.setdefault(name, {})[option.strip("`")] = default.strip("`")
-    return options
-
-
-def _toml(value: object) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,53 @@
+"""What a method says of itself: its name, its paper, its row in the map of the field, and what its options mean.
+
+Configurations, comparisons and the documentation read it, so that a new method needs no line in any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NOTHING = "nothing"
+
+# Meanings of options that several methods have. Methods share an option where they give it the same meaning.
+# A comparison of methods with five clusters is one in which all have five.
+NUMBER_OF_MODELS = "K, the number of models that clients share"
+COLD_START_CLIENTS = "clients per cluster that the cold start trains"
+RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
+PROXIMAL_WEIGHT = "weight of the proximal term, which defines both methods"
+SHIFTED_SHARE = "share of a client's samples that must change to count as a shift"
+AVERAGED_PEERS = "peers whose models a peer averages"
+LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
+
+# The option has the name of another method's, and means something that no other method means by it.
+UNLIKE_OTHERS = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a method says of itself.
+
+    Attributes:
+        name: its name in configurations.
+        paper: authors, venue and year; empty where there is no paper.
+        compares: what is compared to find clusters; ``nothing`` where there are none.
+        when: the rounds in which clusters are found or changed.
+        membership: hard (one cluster for a client), soft (shares of several), or -.
+        decides: who says where a client belongs.
+        count: how the number of clusters is known: given, found, or -.
+        leaves: what a client sends for it, in addition to the training that FedAvg has too.
+        meanings: the meaning of each option that another method has too. In a comparison a method takes over the
+            options of the main method to which both give the same meaning. An option without an entry is never taken
+            over.
+    """
+
+    name: str
+    paper: str = ""
+    compares: str = NOTHING
+    when: str = "-"
+    membership: str = "-"
+    decides: str = "-"
+    count: str = "-"
+    leaves: str = NOTHING
+    meanings: Mapping[str, str] = field(default_factory=dict)

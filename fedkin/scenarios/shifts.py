@@ -1,0 +1,22 @@
+"""The named ways in which data shift during a run. ``SHIFTS`` has them by their names in configurations.
+
+The imports below are the list. A new shift is its class and its line here: ``SwapAll`` is ``swap_all``.
+"""
+
+from __future__ import annotations
+
+import re
+
+# The list, in the order of the documentation.
+# isort: off
+from fedkin.scenarios.swaps import SwapAll as SwapAll
+from fedkin.scenarios.swaps import SwapPart as SwapPart
+from fedkin.scenarios.shift import Incremental as Incremental
+from fedkin.scenarios.drift import Relabel as Relabel
+from fedkin.scenarios.drift import Rotate as Rotate
+from fedkin.scenarios.steps import Steps as Steps
+# isort: on
+
+SHIFTS: dict[str, type] = {}
+for _shift in [value for value in globals().values() if isinstance(value, type)]:
+    SHIFTS[re.sub("(?<=[a-z])(?=[A-Z])", "_", _shift.__name__).lower()] = _shift
