@@ -11,9 +11,10 @@ from fedkin.core.errors import ConfigError
 from fedkin.options.base import RunFacts
 from fedkin.options.privacy.audit import Audit, audit
 from fedkin.options.privacy.client_dp import ClientDP
-from fedkin.options.privacy.private import mechanism_of, refusal, secret_settings
+from fedkin.options.privacy.private import mechanism_of, refusal
 from fedkin.options.privacy.randomness import SystemRandomness
 from fedkin.options.secret import secret_sums
+from fedkin.options.secret.secret_sums import SecretSums
 from fedkin.options.with_options import by_section
 
 _log = logging.getLogger("fedkin")
@@ -33,14 +34,17 @@ def audit_of_config(config: RunConfig) -> Audit:
     method = registry.make(registry.methods(), config.method)
     spec = registry.make(registry.models(), config.model, data).spec
     run = RunFacts(method=method, plan=config.plan, spec=spec, clients=data.clients, options=options)
-    secret = secret_settings(run)
-    why = refusal(method) or ("" if secret is None else secret_sums.refusal(method, secret))
+    secret = options.get(SecretSums.section)
+    why = refusal(method)
+    if isinstance(secret, SecretSums):
+        why = why or secret_sums.refusal(method, secret)
     if why:
         raise ConfigError(f"privacy: there is no claim to audit: {why}")
-    if secret is not None:
+    if isinstance(secret, SecretSums):
         secret.check([run])
     for warning in settings.warnings(data.clients):
         _log.warning("%s", warning)
     mechanism = mechanism_of(settings, run)
     rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
-    return audit(mechanism, rounds, SystemRandomness(), least=None if secret is None else secret.least)
+    least = secret.least if isinstance(secret, SecretSums) else None
+    return audit(mechanism, rounds, SystemRandomness(), least=least)

@@ -16,6 +16,7 @@ from fedkin.core.training import SGD
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
+from fedkin.options.with_options import WithOptions
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.loop import run_round
 from fedkin.scenarios.drift import Relabel, Rotate
@@ -147,7 +148,7 @@ def detected(shift: Shift, rounds: int = 6, **options: Any) -> tuple[list[int], 
         world.begin(STREAM.at(round))
         cold = np.flatnonzero(state.assignment == UNASSIGNED)
         plan = Plan(rounds=rounds, cohort=2, selection="round_robin", seed=STREAM.seed)
-        state = run_round(world, method, state, round, plan)
+        state = run_round(world, WithOptions(method), state, round, plan)
         placed.append(set(cold[state.assignment[cold] != UNASSIGNED].tolist()))
         assert world.observations.detected is not None
         found.append(set(np.flatnonzero(world.observations.detected).tolist()))

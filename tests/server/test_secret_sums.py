@@ -207,9 +207,9 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
         transport.join(100 - client, replace(node, world=world))
     if lies:
         changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))  # of the second holder
-    world = remote(transport, clustered_data(), model_of())
+    federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):
-        _, said = with_secret_sums(world, fk.FedAvg(), replace(SETTINGS, signed=True), rounds=1)
+        _, said = with_secret_sums(federation_of_sites, fk.FedAvg(), replace(SETTINGS, signed=True), rounds=1)
     assert (said["answered"], said["lost"]) == ((0, 1) if lies else (CLIENTS, 0))
     assert ("the key of client 1 does not verify" in caplog.text) == lies
 

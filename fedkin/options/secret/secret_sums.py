@@ -35,6 +35,7 @@ from fedkin.options.summed_tasks import wants_sums
 from fedkin.secret.quantization import Grid, Sums
 
 _log = logging.getLogger("fedkin")
+SECTION = "secret"
 
 
 def refusal(method: Method, settings: SecretSettings) -> str:
@@ -86,7 +87,7 @@ class SecretSums(SecretSettings, Option):
         dropout: in a simulation, the share of clients that are lost before each of the four exchanges.
     """
 
-    section = "secret"
+    section = SECTION
 
     def refusal(self, run: RunFacts) -> str:
         return _refusal_beside(self, run) or refusal(run.method, self)
@@ -146,7 +147,7 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
     """The secret sums of a run. In a private run privacy asks for the sums, and writes down what came of them."""
     if "privacy" in run.options:
-        return ActiveOption(settings.section)
+        return ActiveOption(SECTION)
     return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
 
 
@@ -159,7 +160,7 @@ class ActiveSecretSums(ActiveOption):
     """
 
     def __init__(self, settings: SecretSettings, journal: Journal) -> None:
-        super().__init__(settings.section)
+        super().__init__(SECTION)
         self.settings = settings
         self.journal = journal
 
