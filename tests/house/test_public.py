@@ -17,7 +17,7 @@ from fedkin.scenarios.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = """
-FedAvgM FedAdam FedYogi FedAdagrad PersonalHead PersonalModel
+FedAvgM FedAdam FedYogi FedAdagrad Option PersonalHead PersonalModel
 Byzantine
 ClientDP
 Adam AdamW Schedule CheckpointError ChecksumError ConfigError DataError
