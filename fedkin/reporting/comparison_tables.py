@@ -23,7 +23,7 @@ from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.run import run_folder
-from fedkin.run.attacked_runs import HONEST
+from fedkin.run.metrics.final import HONEST
 from fedkin.run.private_runs import privacy_notes
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"

@@ -13,13 +13,10 @@ from fedkin.core.records import Record
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.robust.byzantine import Byzantine
 from fedkin.robust.robust import JUDGED
-from fedkin.run.metrics import bottom_decile
+from fedkin.run.metrics.accuracy import bottom_decile
 
 if TYPE_CHECKING:
     import pandas as pd
-
-HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")  # entries that are one number
-ATTACKED = (*HONEST, "attackers", "rule_weights")  # entries of a summary
 
 
 def attack_record(

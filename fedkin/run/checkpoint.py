@@ -23,23 +23,13 @@ from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run.method_options import OPTION_ARRAYS, with_options
+from fedkin.run.metrics.final import BestRound
 
 LAYOUT = "4"  # of the header; another layout is refused, not guessed at
 _LAYOUT_COMPACT = "5"  # with large arrays deflated (``core.compact``)
 _BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _log = logging.getLogger("fedkin")
-
-
-@dataclass(frozen=True)
-class BestRound:
-    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
-    test it later."""
-
-    round: int
-    accuracy: float  # on validation samples
-    state: State
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
 from fedkin.run.attacked_runs import attack_record
-from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.method_options import NO_OPTIONS, MethodOptions
+from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.parts import Parts
 from fedkin.run.private_runs import check_private, closing_record, private_method
 from fedkin.run.results import Run

@@ -17,15 +17,15 @@ from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
 from fedkin.methods.decentralized import PeerState
 from fedkin.privacy.private import Private
-from fedkin.run.checkpoint import BestRound, Checkpoint
-from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
+from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cohort_selection import select_cohort
-from fedkin.run.final_scores import accuracy_all_clients, best_record, final_record
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.ledger_record import ledger_record
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
-from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, score, training_record
+from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
+from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
 from fedkin.run.stopping import is_complete, stop_after_round, stop_by_method, stop_by_reply, stop_of_resumed

@@ -18,9 +18,10 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
-from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder
+from fedkin.run import checkpoint, display, integrity, run_folder
 from fedkin.run.description import method_in
-from fedkin.run.final_scores import FINAL
+from fedkin.run.metrics import clustering
+from fedkin.run.metrics.final import FINAL, BestRound
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.partial_rounds import away_rounds
@@ -70,7 +71,7 @@ class Run(ModelAccess):
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     migrations: list[Migrations] = field(default_factory=list)
     made_of: Parts | None = None
-    best: checkpoint.BestRound | None = None
+    best: BestRound | None = None
     final: Record = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -122,7 +123,7 @@ class Run(ModelAccess):
         which one was not, and ``scored`` and ``scored_of`` say how many were in the last round, where that is one;
         ``rounds_to_target`` the first complete round that reaches ``run.target``;
         ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
-        would get today (``run.final_scores``); ``stopped`` says after which round the run has ended early, and why;
+        would get today (``run.metrics.final``); ``stopped`` says after which round the run has ended early, and why;
         ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
         ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table I. Rounds that were
         not scored, or were partial, count for neither.
@@ -170,7 +171,7 @@ class Run(ModelAccess):
             "ari": last["ari"],
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
-            **cluster_metrics.summary(self.records),
+            **clustering.summary(self.records),
             "discrepancy_sum_mean": float(np.mean(discrepancies)) if discrepancies else None,
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),

@@ -118,7 +118,8 @@ def simulate(
         checkpoint_every: rounds from one checkpoint to the next.
         selection: ``uniform``, ``round_robin`` (all clients take turns once, then uniform), or ``poisson`` (each
             client with probability cohort / N, whatever the others).
-        global_model: score the mean of the cluster models, too (``run.metrics.global_record`` says what is recorded).
+        global_model: score the mean of the cluster models, too (``run.metrics.accuracy.global_record`` says what is
+            recorded).
         patience: stop after so many rounds without a better score; the data must have a validation split
             (``data.with_validation(0.1)``).
         until: stop at the first round whose score reaches it, where every reachable client has a cluster.

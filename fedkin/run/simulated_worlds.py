@@ -14,10 +14,10 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
-from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.fingerprint import model_digest
 from fedkin.run.lifecycle import ClientFacts, Digests, Methods, OpenWorld, method_places
 from fedkin.run.memory_estimate import memory_parts
+from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.parts import Parts
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift

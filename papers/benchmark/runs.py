@@ -17,7 +17,7 @@ from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.methods.policies import cluster_by_loss
 from fedkin.run import loop
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.steps import prequential_accuracy
 from fedkin.simulation.engine import SimulatedWorld

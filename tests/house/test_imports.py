@@ -32,15 +32,16 @@ PACKAGES: dict[str, str] = {
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
     "tracking": "core",
+    "run.metrics": "core tasks measures methods simulation staleness",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
-    "privacy robust staleness",
+    "privacy robust staleness run.metrics",
     "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
     "reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
-    "analysis.compare": "core config run analysis",
+    "analysis.compare": "core config run run.metrics analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
-    "reporting": "core config run analysis analysis.compare analysis.advise",
-    "reporting.html": "core tasks measures config data simulation run analysis analysis.compare reporting",
+    "reporting": "core config run run.metrics analysis analysis.compare analysis.advise",
+    "reporting.html": "core tasks measures config data simulation run run.metrics analysis analysis.compare reporting",
     "estimator": "core data config run export",
     "cli": "core data config export run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",

@@ -21,7 +21,7 @@ from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, r
 from fedkin.config.comparison_grid import Grid, check_measure
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.run import run_folder
-from fedkin.run.attacked_runs import HONEST
+from fedkin.run.metrics.final import HONEST
 from fedkin.run.results import Run
 
 TABLE, DIFFERENCES = "comparison.csv", "differences.csv"

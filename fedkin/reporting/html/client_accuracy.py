@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.reporting.html.json_values import Json, rounded, thinned
-from fedkin.run.metrics import bottom_decile
+from fedkin.run.metrics.accuracy import bottom_decile
 from fedkin.run.results import Run
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_intact
-from fedkin.run import cluster_metrics
+from fedkin.run.metrics import clustering
 from fedkin.run.results import Run
 
 HEADING = "Clusters, shifts and migrations"
@@ -58,7 +58,7 @@ def clustering_table(report: ReportInput) -> Json | None:
 def _numbers(run: Run) -> dict[str, Any]:
     """The numbers of one run; ``data_shifts`` only where its data ever shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
-    return {**cluster_metrics.summary(run.records), "ari": run.records[-1].get("ari"), "data_shifts": shifts or None}
+    return {**clustering.summary(run.records), "ari": run.records[-1].get("ari"), "data_shifts": shifts or None}
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:

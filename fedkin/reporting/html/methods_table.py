@@ -12,7 +12,7 @@ from fedkin.reporting.html.communication_chart import format_bytes
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
-from fedkin.run.attacked_runs import HONEST
+from fedkin.run.metrics.final import HONEST
 from fedkin.run.results import Run
 
 

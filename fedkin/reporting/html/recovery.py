@@ -20,7 +20,7 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.run import checkpoint, integrity, run_folder
-from fedkin.run.final_scores import FINAL
+from fedkin.run.metrics.final import FINAL
 from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 

@@ -4,7 +4,7 @@ accuracy over all clients, those without a cluster included."""
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,14 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.methods.policies import cluster_by_loss
-from fedkin.run.attacked_runs import ATTACKED
-from fedkin.run.checkpoint import BestRound
-from fedkin.run.metrics import EvaluationResults, accuracy_record, ratio, score
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
 
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
+HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")  # entries that are one number
+ATTACKED = (*HONEST, "attackers", "rule_weights")  # of a run in which clients attack, or with a robust rule
 FINAL = (
     "final_accuracy",
     *_OF_FINAL,
@@ -36,6 +36,17 @@ FINAL = (
     "secret",
 )  # entries of a summary that no round's record has
 _log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True)
+class BestRound:
+    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
+    test it later."""
+
+    round: int
+    accuracy: float  # on validation samples
+    state: State
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
 def final_record(world: World, state: State, scored: EvaluationResults) -> Record:

@@ -16,8 +16,8 @@ from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.evaluation_sample import draw_sample, estimate
-from fedkin.run.observations import Observations, distances
+from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
+from fedkin.run.metrics.observations import Observations, distances
 from fedkin.staleness.late_replies import late_record
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate, Scores, evaluate
