@@ -15,6 +15,7 @@ from fedkin.core.method import UNASSIGNED, ClientRemark, Method, Remarking, Stat
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
+from fedkin.measures.table import SCORE
 from fedkin.methods.decentralized import PeerState
 from fedkin.privacy.private import Private
 from fedkin.run.checkpoint import Checkpoint
@@ -256,12 +257,16 @@ class _Recorder:
     def _choose(self, run_state: RunState, record: Record) -> None:
         """Keep the round if validation samples find none better."""
         best, state = run_state.best, run_state.state
-        if self.split == "test" or not is_complete(record) or (best and record["accuracy"] <= best.accuracy):
+        if (
+            self.split == "test"
+            or not is_complete(record)
+            or (best and not SCORE.better(record[SCORE.column], best.accuracy))
+        ):
             return
         none = np.zeros(0, np.int64)
         on_clients = state.evaluation(self.instrumented.spec, none) is not None
         memory = self.instrumented.memory() if on_clients else {}
-        run_state.best = BestRound(run_state.round, record["accuracy"], state, memory)
+        run_state.best = BestRound(run_state.round, record[SCORE.column], state, memory)
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
         truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)

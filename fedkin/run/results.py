@@ -18,6 +18,8 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import measures_in
 from fedkin.run import checkpoint, display, integrity, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.metrics import clustering
@@ -26,7 +28,7 @@ from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.partial_rounds import away_rounds
 from fedkin.run.resuming import how_to_resume
-from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
+from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,10 +78,10 @@ class Run(ModelAccess):
 
     def __repr__(self) -> str:
         against = [other.summary() for other in self.against.values()]
-        return display.text(self.summary(), against, display.names_by_position(self.clients))
+        return display.text(self.summary(), against, display.names_by_position(self.clients), self.measures)
 
     def _repr_html_(self) -> str:
-        return display.html([run.summary() for run in (self, *self.against.values())])
+        return display.html([run.summary() for run in (self, *self.against.values())], self.measures)
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -108,6 +110,11 @@ class Run(ModelAccess):
         import pandas as pd  # slow to import, and no round needs it
 
         return pd.DataFrame(self.records).set_index("round")
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that stand in every table of the run, behind those that have a place there."""
+        return measures_in(self.config)
 
     def migrations_frame(self) -> pd.DataFrame:
         """One row per change of a client's cluster: round, client, name where clients have names, from_cluster and
@@ -143,9 +150,9 @@ class Run(ModelAccess):
         ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
         matched one, over those that got there.
         """
-        complete, best = complete_rounds(self.records), best_record(self.records)
+        best = best_record(self.records)
         last, target = self.records[-1], self.config["run"].get("target")
-        reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
+        reached = first_to_reach(self.records, target)
         discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
         return {
             "method": method_in(self.config),
@@ -159,9 +166,10 @@ class Run(ModelAccess):
             "final_accuracy": last["accuracy"],
             "median_client": last["median_client"],
             "bottom_decile": last["bottom_decile"],
+            **{measure.name: last.get(measure.name) for measure in self.measures},
             "accuracy_all_clients": last["accuracy"] if is_complete(last) else None,
             "target": target,
-            "rounds_to_target": min(reached, default=None),
+            "rounds_to_target": reached["round"] if reached else None,
             "clusters": self.state.clusters,
             "configured_clusters": configured_clusters(self.config["method"]),
             "cluster_sizes": last["cluster_sizes"],

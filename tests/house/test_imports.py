@@ -27,23 +27,23 @@ PACKAGES: dict[str, str] = {
     "scenarios": "core data",
     "simulation": "core models data scenarios",
     "simulation.torch": "core data models simulation",
-    "config": "core methods models data scenarios simulation.torch privacy robust staleness",
+    "config": "core measures methods models data scenarios simulation.torch privacy robust staleness",
     "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
-    "tracking": "core",
+    "tracking": "core measures",
     "run.metrics": "core tasks measures methods simulation staleness",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
     "privacy robust staleness run.metrics",
     "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
     "reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run",
-    "analysis.compare": "core config run run.metrics analysis",
+    "analysis.compare": "core measures config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
-    "reporting": "core config run run.metrics analysis analysis.compare analysis.advise",
+    "reporting": "core measures config run analysis analysis.compare analysis.advise",
     "reporting.html": "core tasks measures config data simulation run run.metrics analysis analysis.compare reporting",
     "estimator": "core data config run export",
-    "cli": "core data config export run analysis analysis.compare analysis.advise "
+    "cli": "core measures data config export run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
     "": "every package",  # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command
 }

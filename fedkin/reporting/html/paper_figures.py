@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.core.storage import check_output, write_atomic
-from fedkin.reporting.html.communication_chart import format_bytes
+from fedkin.measures.number_texts import byte_text
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE, figure_metadata
@@ -185,12 +185,12 @@ def _communication(figure: Figure, run: Json) -> None:
         values = [row[side] for row in rows]
         axes.barh(at + shift, values, 0.38, color=PALETTE[place], hatch=hatch, edgecolor="white", lw=0, label=side)
         for y, value in zip(at + shift, values, strict=True):
-            axes.annotate(format_bytes(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
+            axes.annotate(byte_text(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
     axes.set_yticks(at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows])
     axes.set(xlabel="bytes", xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))))
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
+    axes.xaxis.set_major_formatter(lambda value, _: byte_text(value))
     _legend(figure, axes)
 
 

@@ -19,13 +19,13 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
+from fedkin.measures.table import MEANS
 from fedkin.run import checkpoint, integrity, run_folder
 from fedkin.run.metrics.final import FINAL
 from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 
-_SHARES = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
-_SCORES = ("final_accuracy", "best_accuracy", "bottom_decile", "accuracy_all_clients")
+_DRAWN = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},
@@ -155,7 +155,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
 
 def plausible(record: Record) -> bool:
     """Whether a record's values that are drawn have the right types."""
-    numbers = all(_number(record.get(name)) for name in _SHARES)
+    numbers = all(_number(record.get(name)) for name in _DRAWN)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
     operations = record.get("bytes_by_operation", {})
@@ -172,7 +172,7 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
     file = path / run_folder.SUMMARY
     try:
         summary = json.loads(file.read_text())
-        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in _SCORES):
+        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in MEANS):
             return summary
     except FileNotFoundError:
         return {}

@@ -14,6 +14,7 @@ from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
+from fedkin.measures.table import HONEST
 from fedkin.methods.policies import cluster_by_loss
 from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
@@ -21,7 +22,6 @@ from fedkin.simulation.engine import SimulatedWorld
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
-HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")  # entries that are one number
 ATTACKED = (*HONEST, "attackers", "rule_weights")  # of a run in which clients attack, or with a robust rule
 FINAL = (
     "final_accuracy",
