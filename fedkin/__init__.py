@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
     from fedkin.measures.cox_loss import cox_loss as cox_loss
+    from fedkin.measures.measure import Measure as Measure
+    from fedkin.measures.measure import ScoredClients as ScoredClients
     from fedkin.methods import *  # noqa: F403
     from fedkin.methods.personal_parts import PersonalHead as PersonalHead
     from fedkin.methods.personal_parts import PersonalModel as PersonalModel
@@ -126,6 +128,7 @@ _HOME = {
     "LateReplies": "fedkin.staleness.settings",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
+    "Measure": "fedkin.measures.measure",
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
@@ -144,6 +147,7 @@ _HOME = {
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",
+    "ScoredClients": "fedkin.measures.measure",
     "Scores": "fedkin.tasks.evaluate",
     "SecretSums": "fedkin.privacy.secret_settings",
     "SimulatedWorld": "fedkin.simulation.engine",
@@ -224,6 +228,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "Ledger",
     "Local",
     "LocalTraining",
+    "Measure",
     "Method",
     "MethodError",
     "MissingExtra",
@@ -250,6 +255,7 @@ __all__ = [  # noqa: RUF022 (plain alphabetical, as sorted() has it)
     "STOP",
     "SattlerCFL",
     "Schedule",
+    "ScoredClients",
     "Scores",
     "SecretSums",
     "SimulatedWorld",

@@ -61,6 +61,16 @@ def imported(name: str) -> type:
     """
     if name in _OF_THIS_PROCESS:
         return _OF_THIS_PROCESS[name]
+    candidate = found(name)
+    _check(candidate, name)
+    return candidate
+
+
+def found(name: str) -> Any:
+    """What ``package.module:Name`` names, searched for as ``python -m`` does, from the current folder.
+
+    Raises ConfigError: there is none, or importing it failed.
+    """
     module, _, attribute = name.partition(":")
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"expected package.module:Class, got {name!r}")
@@ -73,7 +83,6 @@ def imported(name: str) -> type:
         )
     if candidate is None:
         raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
-    _check(candidate, name)
     return candidate
 
 

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,13 +27,15 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 class ScoredClients:
     """The clients that were scored after a round, each on its cluster's model: what a measure is computed of.
 
+    Clients without samples to score, and those that did not reply, are not among them.
+
     Attributes:
         round: its number.
         clients: their ids.
         cluster: of each of them.
-        examples: how many samples each was scored on; 0 of a client without any, or that did not reply.
+        examples: how many samples each was scored on, at least 1.
         correct: how many of these its model got right.
-        accuracy: correct / examples; NaN of a client without samples.
+        accuracy: correct / examples.
         loss: mean loss of its samples.
         state: the method's state after the round.
     """
@@ -120,6 +122,11 @@ class Measure:
         return self.short or self.head
 
     @property
+    def heading(self) -> str:
+        """Its head, above a chart."""
+        return self.head[:1].upper() + self.head[1:]
+
+    @property
     def head_with_unit(self) -> str:
         """Its head, with what its numbers are counted in: ``final (%)``."""
         mark = unit_mark(self.unit)
@@ -182,11 +189,18 @@ class Measure:
         place = f"run.measures: {self.name} in round {scored.round}"
         try:
             value = self.of(scored)
-            number = float(value) if np.ndim(value) == 0 and not isinstance(value, (str, bytes)) else None
         except Exception as error:  # a function of the user's own may raise anything
             words = " ".join(str(error).split())
             raise ConfigError(f"{place} raised {type(error).__name__}: {words}") from error
+        number = _number(value)
         if number is None or math.isinf(number):
             shown = " ".join(repr(value).split())
             raise ConfigError(f"{place} returned {shown:.80}; expected one number, finite or NaN")
         return None if math.isnan(number) else number
+
+
+def _number(value: Any) -> float | None:
+    """What a function returned as a number; None where it is not one."""
+    if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        return float(value)
+    return float(value) if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb" else None

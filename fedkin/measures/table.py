@@ -238,6 +238,8 @@ OTHER_ENTRIES = (
     *("cluster_sizes", "discrepancy_to_global", "bytes_by_operation", "messages_by_operation", "trust"),
     *("attackers", "rule_weights", "privacy", "secret"),
 )
+# Columns of tables over seeds and settings that are no measures.
+TABLE_ENTRIES = ("setting", "seeds", "reached", "reason", "against", "difference", "low", "high", "p", "verdict", "why")
 
 SCORE = MEASURES["accuracy"]  # by which the best round is chosen, and by which runs stop early
 MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")  # of every table over seeds

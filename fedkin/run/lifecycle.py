@@ -18,6 +18,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
+from fedkin.measures.measure import Measure
 from fedkin.run.attacked_runs import attack_record
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
@@ -27,7 +28,7 @@ from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.method_options import NO_OPTIONS, MethodOptions
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.parts import Parts
-from fedkin.run.private_runs import check_private, closing_record, private_method
+from fedkin.run.private_runs import check_measures, check_private, closing_record, private_method
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.secret_runs import check_secret, secret_method, secret_record
@@ -100,6 +101,7 @@ class Experiment(Generic[W]):
     resume: bool = False
     trackers: Sequence[Tracker] = ()
     options: MethodOptions = NO_OPTIONS  # of all methods
+    measures: tuple[Measure, ...] = ()  # of the user's own, of all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -125,6 +127,7 @@ class Experiment(Generic[W]):
                 option, why = refused
                 raise ConfigError(f"{option}: {place}: {why}")
         if self.options.privacy is not None:
+            check_measures(self.measures)
             private = [method for _, method in methods]
             settings = self.plan, self.worlds.clients, self.trackers, self.options.secret
             check_private(self.options.privacy, private, *settings)
@@ -166,14 +169,12 @@ class Experiment(Generic[W]):
         """One method's run; ``others`` lists those beside it, None where it is one of those itself."""
         settings = {**self.description["run"], "against": others or []}
         description = {**self.description, "method": entry, "run": settings}
-        opened, folder, identity = self.worlds.open(entry, method), None, fingerprint(description, *digests)
-        if out is not None and resume:
-            folder = Folder.reopen(out, description, identity, warns=others is not None)
-        elif out is not None:
-            folder = Folder.create(out, description, identity)
+        opened, identity = self.worlds.open(entry, method), fingerprint(description, *digests)
+        folder = _folder(out, description, identity, resume, warns=others is not None)
         options = self.options.named(opened.world.total_clients, opened.world.true_clusters)
         applied = options.applied(method)
         if self.options.privacy is not None:
+            check_measures(self.measures)
             private = (self.options.privacy, self.plan, self.worlds.clients, out, self.options.secret)
             applied = private_method(applied, *private)
         elif self.options.secret is not None:
@@ -189,6 +190,7 @@ class Experiment(Generic[W]):
                     ground_truth=opened.ground_truth,
                     folder=folder,
                     on_round=dispatch,
+                    measures=self.measures,
                 )
             except Exception:
                 if folder and not resume:
@@ -214,6 +216,15 @@ class Experiment(Generic[W]):
             )
             dispatch.finish(finished.summary())
         return finished
+
+
+def _folder(out: Path | None, description: Description, identity: str, resume: bool, warns: bool) -> Folder | None:
+    """The folder that keeps a run, begun or reopened; None where none does."""
+    if out is None:
+        return None
+    if resume:
+        return Folder.reopen(out, description, identity, warns=warns)
+    return Folder.create(out, description, identity)
 
 
 def method_places(methods: Methods) -> list[str]:

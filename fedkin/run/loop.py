@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ from fedkin.core.method import UNASSIGNED, ClientRemark, Method, Remarking, Stat
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
-from fedkin.measures.table import SCORE
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import EXTRA, SCORE
 from fedkin.methods.decentralized import PeerState
 from fedkin.privacy.private import Private
 from fedkin.run.checkpoint import Checkpoint
@@ -24,7 +25,7 @@ from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.ledger_record import ledger_record
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
-from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, score, training_record
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, score, training_record
 from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
 from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
 from fedkin.run.migrations import Migrations, find_migrations
@@ -67,6 +68,7 @@ def run(
     ground_truth: Callable[[], GroundTruth] = GroundTruth,
     folder: Folder | None = None,
     on_round: OnRound | None = None,
+    measures: Sequence[Measure] = (),
 ) -> RunState:
     """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
 
@@ -85,6 +87,7 @@ def run(
         ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
         on_round: called with the record of every round; where it returns ``STOP``, the run ends after that round.
+        measures: of the user's own, of the rounds that are scored.
 
     Raises:
         ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
@@ -97,7 +100,8 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
-    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan, method)
+    every_measure = (*EXTRA, *measures)
+    recorder = _Recorder(instrumented, name, ground_truth, folder, on_round, clock, plan, method, every_measure)
     if restored:
         checkpoint, records, migrations = restored
         run_state = RunState(checkpoint.round, checkpoint.state, records, migrations, seconds=clock.total)
@@ -124,12 +128,12 @@ def run(
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
-    _score_finally(run_state, world, method, plan)
+    _score_finally(run_state, world, method, plan, every_measure)
     run_state.memory = recorder.memory()
     return run_state
 
 
-def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan) -> None:
+def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan, measures: Sequence[Measure]) -> None:
     """Measure what is measured once."""
     validated, round = _scored_split(world) != "test", run_state.round
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
@@ -137,7 +141,7 @@ def _score_finally(run_state: RunState, world: World, method: Method, plan: Plan
     if validated or run_state.scored is None or (sampled and sample is None):  # a sample: the run ended early
         run_state.scored = score(world, run_state.state, round, sample=sample)
     if validated or sampled or run_state.records[-1]["accuracy"] is None:
-        run_state.final |= final_record(world, run_state.state, run_state.scored)
+        run_state.final |= final_record(world, run_state.state, run_state.scored, round, measures)
     if validated:
         run_state.final |= best_record(world, run_state.best, round, run_state.scored, sample)
     stream = Stream(plan.seed, round, "score")
@@ -199,6 +203,7 @@ class _Recorder:
     clock: _Clock
     plan: Plan
     method: Method
+    measures: Sequence[Measure] = ()
 
     def __post_init__(self) -> None:
         self.split, self.private = _scored_split(self.instrumented.world), isinstance(self.method, Private)
@@ -281,6 +286,7 @@ class _Recorder:
             "method": self.name,
             **({} if self.split == "test" else {"split": self.split}),
             **accuracy_record(run_state.scored, run_state.state.clusters, truth.true_clusters),
+            **measures_record(run_state.scored, run_state.state, run_state.round, self.measures),
             **clustering,
             **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),
             **training_record(observations, run_state.state),

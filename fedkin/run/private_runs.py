@@ -21,6 +21,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.measures.measure import Measure
 from fedkin.privacy import secret_sums
 from fedkin.privacy.audit import Audit, audit
 from fedkin.privacy.client_dp import ClientDP, Mechanism
@@ -76,6 +77,15 @@ def check_private(
         _log.warning("%s", warning)
     for method in methods:
         mechanism_of(settings, method, plan, clients, secret)
+
+
+def check_measures(measures: Sequence[Measure]) -> None:
+    """Refuse (ConfigError) measures of the user's own in a private run."""
+    if measures:
+        raise ConfigError(
+            f"privacy: run.measures ({', '.join(measure.name for measure in measures)}) are computed of scores of "
+            "clients, which no noise covers: leave them out"
+        )
 
 
 def mechanism_of(

@@ -23,7 +23,7 @@ from fedkin.measures.table import measures_in
 from fedkin.run import checkpoint, display, integrity, run_folder
 from fedkin.run.description import method_in
 from fedkin.run.metrics import clustering
-from fedkin.run.metrics.final import FINAL, BestRound
+from fedkin.run.metrics.final import BestRound, final_entries
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.partial_rounds import away_rounds
@@ -280,7 +280,7 @@ class Run(ModelAccess):
             migrations,
             made_of,
             last.best,
-            _final(source / SUMMARY),
+            _final(source / SUMMARY, config),
         )
 
 
@@ -299,11 +299,10 @@ def _parts(
     return made_of
 
 
-def _final(path: Path) -> Record:
+def _final(path: Path, config: dict[str, Any]) -> Record:
     """What the summary in a folder has that no round's record has."""
     try:
-        summary = json.loads(path.read_text())
-        return {name: summary[name] for name in FINAL if name in summary}
+        return final_entries(json.loads(path.read_text()), config)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 

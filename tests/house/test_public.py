@@ -20,7 +20,8 @@ Byzantine PFedMe FEROMA PrivateClusters
 ClientDP
 Adam AdamW Schedule Athena CheckpointError ChecksumError ConfigError DataError FLHC FeSEM FeSEMMig FedAvg
 APFL PACFL CFLGP FLUX FedEM FedRC FedDrift FedGrouProx FedGroup FedPer FedRep Ditto SCAFFOLD FedProx FedSim FedSoft
-FedkinError FlexCFL IFCA IFCAMig Incremental LateReplies Ledger LocalTraining Method MethodError MissingExtra ModelError
+FedkinError FlexCFL IFCA IFCAMig Incremental LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra
+ModelError ScoredClients
 ModelSpec
 Population Relabel RobustAggregation Rotate Run SGD SattlerCFL Scores SecretSums
 SimulatedWorld State StorageError Stream SwapAll SwapPart Steps prequential_accuracy

@@ -7,6 +7,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter
 
 from fedkin.core.storage import check_output, write_atomic
 from fedkin.measures.number_texts import byte_text
@@ -91,6 +92,9 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         )
         if any("ari" in line for line in chart["lines"]):
             yield _PaperFigure(f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari"))
+        for measure in contents["measures"]:
+            draw = partial(_measure, chart=chart, measure=measure)
+            yield _PaperFigure(f"measure-{_file_name(measure['name'])}{ending}", 2.2, draw)
         if any(line["clients"] for line in chart["lines"]):
             yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
     if run["cluster_accuracy"]["lines"]:
@@ -114,6 +118,21 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
     if name == "ari":
         axes.yaxis.set_major_formatter("{x:.1f}")
+    _curves(axes, chart, name)
+    _legend(figure, axes)
+
+
+def _measure(figure: Figure, chart: Json, measure: Json) -> None:
+    """Curves of a measure that has no figure otherwise."""
+    axes = _over_rounds(figure, chart["events"], measure["head"])
+    if measure["unit"] != "share":
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+    _curves(axes, chart, measure["name"])
+    _legend(figure, axes)
+
+
+def _curves(axes: Axes, chart: Json, name: str) -> None:
+    """A line and a band for each method."""
     for place, line in enumerate(chart["lines"]):
         if name not in line:
             continue
@@ -124,7 +143,6 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
         if "partial" in line and name == "accuracy":
             axes.plot(x, _numbers(line["partial"]), color=colour, alpha=0.35, lw=1.4)
         axes.plot(x, _numbers(line[name]), color=colour, ls=dash, lw=1.4, label=line["method"])
-    _legend(figure, axes)
 
 
 def _clients(figure: Figure, chart: Json) -> None:

@@ -21,7 +21,7 @@ from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.measures.table import MEANS
 from fedkin.run import checkpoint, integrity, run_folder
-from fedkin.run.metrics.final import FINAL
+from fedkin.run.metrics.final import final_entries
 from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 
@@ -68,8 +68,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
     run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
     if newest and finished:
-        final = {name: summary[name] for name in FINAL if name in summary}
-        run = dataclasses.replace(run, best=newest[0].best, final=final)
+        run = dataclasses.replace(run, best=newest[0].best, final=final_entries(summary, config))
     return run, remarks
 
 

@@ -4,6 +4,7 @@ accuracy over all clients, those without a cluster included."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,9 +15,10 @@ from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
-from fedkin.measures.table import HONEST
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import HONEST, measures_in
 from fedkin.methods.policies import cluster_by_loss
-from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, ratio, score
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
 
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
@@ -49,17 +51,37 @@ class BestRound:
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
-def final_record(world: World, state: State, scored: EvaluationResults) -> Record:
+def final_entries(summary: Mapping[str, Any], description: Mapping[str, Any]) -> Record:
+    """The entries of a summary that no round's record has, or that may differ from those of the last one.
+
+    Args:
+        summary: of a run.
+        description: of the run, which says what measures it has.
+    """
+    names = (*FINAL, *(measure.name for measure in measures_in(description)))
+    return {name: summary[name] for name in names if name in summary}
+
+
+def final_record(
+    world: World, state: State, scored: EvaluationResults, round: int, measures: Sequence[Measure] = ()
+) -> Record:
     """The final state's test results, by the names that a summary has for them.
 
     Args:
         world: of the clients.
         state: the method's final state.
         scored: its test results.
+        round: the last round.
+        measures: those that are computed of scored clients.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
     interval = {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
-    return {"final_accuracy": entries["accuracy"], **interval, **{name: entries[name] for name in _OF_FINAL}}
+    return {
+        "final_accuracy": entries["accuracy"],
+        **interval,
+        **{name: entries[name] for name in _OF_FINAL},
+        **measures_record(scored, state, round, measures),
+    }
 
 
 def best_record(
