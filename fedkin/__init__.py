@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
     from fedkin.measures.cox_loss import cox_loss as cox_loss
+    from fedkin.measures.measure import Measure as Measure
+    from fedkin.measures.measure import ScoredClients as ScoredClients
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
@@ -116,6 +118,7 @@ _HOME = {
     "LateReplies": "fedkin.options.late.late_replies",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
+    "Measure": "fedkin.measures.measure",
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
@@ -133,6 +136,7 @@ _HOME = {
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",
+    "ScoredClients": "fedkin.measures.measure",
     "Scores": "fedkin.tasks.evaluate",
     "SecretSums": "fedkin.options.secret.secret_sums",
     "SimulatedWorld": "fedkin.simulation.engine",

@@ -14,14 +14,24 @@ def escaped(text: str) -> str:
     return "".join(special.get(character, character) for character in text)
 
 
-def tabular(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """A table whose first column is text and whose others are numbers.
+def latex_head(head: str) -> str:
+    """The head of a column, which begins with a capital letter."""
+    return escaped(head[:1].upper() + head[1:])
+
+
+def tabular(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = (), text_columns: int = 1
+) -> str:
+    """A table of which the first columns are text and the others numbers.
 
     Args:
         heads: of the columns, as LaTeX.
-        rows: cells, as LaTeX.
+        rows: cells, as LaTeX; an empty row is a rule.
         notes: lines of comment below it, as they are.
+        text_columns: how many are text.
     """
-    lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\toprule"]
-    lines += [" & ".join(heads) + r" \\", r"\midrule", *(" & ".join(row) + r" \\" for row in rows)]
+    columns = "l" * text_columns + "r" * (len(heads) - text_columns)
+    lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [" & ".join(heads) + r" \\", r"\midrule"]
+    lines += [" & ".join(row) + r" \\" if row else r"\midrule" for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"

@@ -19,9 +19,12 @@ Reasons = Mapping[str, str]  # by method: why some of its seeds have no number
 
 
 def pairs(
-    values: Mapping[str, Float[np.ndarray, "S"]], main: str | None = None, reasons: Reasons | None = None
+    values: Mapping[str, Float[np.ndarray, "S"]],
+    main: str | None = None,
+    reasons: Reasons | None = None,
+    sign: int = 1,
 ) -> pd.DataFrame:
-    """Every pair of methods, the one with the higher mean first, the largest difference at the top; or one method
+    """Every pair of methods, the one with the better mean first, the largest difference at the top; or one method
     against each of the others, in their order.
 
     Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``, ``against``,
@@ -31,20 +34,21 @@ def pairs(
     "no score" where that is because of such a reason, else "too few seeds". It concerns that pair alone.
 
     Args:
-        values: one number a seed for each method, NaN where there is none; shares from 0 to 1.
+        values: one number a seed for each method, NaN where there is none.
         main: compared with each of the others; None: every pair.
         reasons: why methods lack numbers.
+        sign: 1 where higher numbers are better, -1 where lower ones are.
     """
     reasons = reasons or {}
     if main is None:
-        rows = [_ordered(a, b, values[a], values[b]) for a, b in itertools.combinations(values, 2)]
+        rows = [_ordered(a, b, values[a], values[b], sign) for a, b in itertools.combinations(values, 2)]
     else:
         rows = [_pair(main, name, values[main], values[name]) for name in values if name != main]
     table = pd.DataFrame(rows, columns=list(_Pair._fields))
     if len(table):
         table["p"] = holm(table["p"].to_numpy(np.float64))
     if len(table) and main is None:
-        table = table.sort_values("difference", ascending=False, kind="stable", ignore_index=True)
+        table = table.sort_values("difference", ascending=sign < 0, kind="stable", ignore_index=True)
     named = zip(table["method"], table["against"], strict=True)
     why = [" ".join(reasons[name] for name in pair if name in reasons) or None for pair in named]
     p = table["p"].astype(float)
@@ -65,10 +69,10 @@ class _Pair(NamedTuple):
     p: float = math.nan
 
 
-def _ordered(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
-    """The pair, the one with the higher mean first."""
+def _ordered(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"], sign: int) -> _Pair:
+    """The pair, the one with the better mean first."""
     both = np.isfinite(ours) & np.isfinite(theirs)
-    swap = both.any() and theirs[both].mean() > ours[both].mean()
+    swap = both.any() and sign * theirs[both].mean() > sign * ours[both].mean()
     return _pair(b, a, theirs, ours) if swap else _pair(a, b, ours, theirs)
 
 
@@ -85,16 +89,24 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
     return _Pair(a, b, seeds, gain, float(band.low[0]), float(band.high[0]), paired_p(first, second))
 
 
-def not_worse_than_best(pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None]) -> set[str]:
-    """The method with the highest mean, and all that are not significantly worse; where nothing could be tested, only
-    the highest. ``pairs`` are the rows of ``pairs``, of one setting.
+def not_worse_than_best(
+    pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None], sign: int = 1
+) -> set[str]:
+    """The method with the best mean, and all that are not significantly worse; where nothing could be tested, only
+    the best.
 
-    Where seeds are missing, a mean may be the highest because it is that of easy seeds; then the other may come first
-    in their pair, and may even be the better one."""
+    Where seeds are missing, a mean may be the best because it is that of easy seeds; then the other may come first
+    in their pair, and may even be the better one.
+
+    Args:
+        pairs: rows of ``pairs``, of one setting.
+        means: of each method; None where it has none.
+        sign: 1 where higher means are better, -1 where lower ones are.
+    """
     known = {name: mean for name, mean in means.items() if mean is not None}
     if not known:
         return set()
-    best = max(known, key=lambda name: known[name])
+    best = max(known, key=lambda name: sign * known[name])
     equal = [(row["method"], row["against"]) for row in pairs if row["verdict"] == NOT_SIGNIFICANT]
     better = [
         (row["method"], row["against"]) for row in pairs if row["verdict"] == SIGNIFICANT and row["against"] == best

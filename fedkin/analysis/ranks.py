@@ -92,15 +92,16 @@ class Ranks:
         return lines
 
 
-def rank(scores: pd.DataFrame) -> Ranks:
+def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
     """Rank methods over settings.
 
     Args:
-        scores: a row per setting, a column per method; more is better. Rows with NaN are left out.
+        scores: a row per setting, a column per method. Rows with NaN are left out.
+        sign: 1 where more is better, -1 where less is.
     """
     whole = scores.dropna(axis=0)
     settings, methods = whole.shape
-    ranks = whole.rank(axis=1, ascending=False)
+    ranks = whole.rank(axis=1, ascending=sign < 0)
     average = {str(name): float(value) for name, value in ranks.mean(axis=0).items()} if settings else {}
     friedman, p, critical = math.nan, math.nan, math.nan
     if settings >= 2 and methods >= LEAST_METHODS:

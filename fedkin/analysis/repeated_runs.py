@@ -12,21 +12,23 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.latex import escaped, tabular
+from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.scores import is_partial, log_reasons, scores_by_method
 from fedkin.analysis.tables import (
+    ACCURACIES,
+    CLUSTERS,
+    TRAFFIC,
     clusters_and_configured,
-    clusters_text,
-    final_text,
     mean_and_interval,
-    percent_and_half,
+    mean_column,
     rows_of,
 )
-from fedkin.config.comparison_grid import check_measure
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import MEANS, MEASURES, compared_by
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run import run_folder
 from fedkin.run.results import Run
@@ -79,6 +81,11 @@ class RepeatedRuns:
         """The main method, and those it is compared with."""
         return [self.runs[0].config["method"]["name"], *self.runs[0].against]
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that stand in every table, behind those that have a place there."""
+        return self.runs[0].measures
+
     def of(self, method: str) -> list[Run]:
         """The runs of one method, a seed each."""
         return [run if method == self.methods[0] else run.against[method] for run in self.runs]
@@ -98,11 +105,11 @@ class RepeatedRuns:
 
         Raises ConfigError for another measure.
         """
-        check_measure(measure)
-        values, reasons = scores_by_method({method: self.of(method) for method in self.methods}, measure)
+        compared = compared_by(measure, self.measures)
+        values, reasons = scores_by_method({method: self.of(method) for method in self.methods}, compared)
         log_reasons(reasons.values())
-        table = pairs(values, self.methods[0], reasons)
-        return table.assign(measure=measure)
+        table = pairs(values, self.methods[0], reasons, compared.sign)
+        return table.assign(measure=compared.by)
 
     def table(self) -> pd.DataFrame:
         """One row per method: mean over the seeds and its 95% interval (Student's t; none with two seeds) of the last,
@@ -112,8 +119,8 @@ class RepeatedRuns:
 
     def _row(self, method: str) -> dict[str, Any]:
         summaries = [run.summary() for run in self.of(method)]
-        names = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
-        columns = {name: [s[name] for s in summaries] for name in names}
+        names = (*MEANS, *(measure.name for measure in self.measures))
+        columns = {name: [s.get(name) for s in summaries] for name in names}
         columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
@@ -125,20 +132,20 @@ class RepeatedRuns:
         """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all clients) in bold, and
         below it, as comments, how the main method differs from the others."""
         rows = rows_of(self.table())
+        columns = [*ACCURACIES, CLUSTERS, TRAFFIC, *map(mean_column, self.measures)]
         tested = [row["accuracy_all_clients"] for row in rows]
         best = max((score for score in tested if score is not None), default=None)
         lines = []
         for row in rows:
-            shares = [final_text(row), *(percent_and_half(row, name) for name in ("best_accuracy", "bottom_decile"))]
-            cells = [escaped(cell) for cell in (*shares, clusters_text(row))]
+            cells = [escaped(column.cell(row)) for column in columns]
             cells[0] = rf"\textbf{{{cells[0]}}}" if row["accuracy_all_clients"] == best is not None else cells[0]
-            sent = " / ".join(f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
-            lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells, sent])
-        heads = ["Method", "Seeds", r"Final (\%)", r"Best (\%)", r"Bottom 10\% of clients (\%)", "Clusters"]
-        return tabular([*heads, "Download / upload (MB)"], lines, self._latex_notes())
+            lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells])
+        heads = [latex_head(column.head) for column in columns]
+        return tabular(["Method", "Seeds", *heads], lines, self._latex_notes())
 
     def _latex_notes(self) -> list[str]:
         """How the table is to be read, and the tests."""
+        final = MEASURES["final_accuracy"]
         lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
         if any(is_partial(run) for method in self.methods for run in self.of(method)):
             lines.append("All clients: with those that had no cluster in the last round; tests and bold type use it.")
@@ -148,8 +155,9 @@ class RepeatedRuns:
             if any(row[name] is None for name in numbers):
                 lines.append(f"{pair}: not tested ({row['why'] or row['verdict']})")
                 continue
-            gain, low, high = (100 * row[name] for name in numbers[:3])
-            lines.append(f"{pair}: {gain:+.1f} points ({low:.1f} to {high:.1f}), p = {row['p']:.2g}, {row['verdict']}")
+            interval = f"{final.text(row['low'])} to {final.text(row['high'])}"
+            gain = f"{final.gain_text(row['difference'])}{final.points}"
+            lines.append(f"{pair}: {gain} ({interval}), p = {row['p']:.2g}, {row['verdict']}")
         tests = "two-sided paired t-test over seeds, final accuracy, Holm-adjusted"
         return [*lines, f"Tests: {tests}."] if len(lines) > 1 else lines
 

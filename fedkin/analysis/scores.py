@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.config.comparison_grid import MEASURES
+from fedkin.measures.measure import Measure
 from fedkin.run.partial_rounds import scored_text
 from fedkin.run.results import Run
 
@@ -24,20 +24,22 @@ class Score(NamedTuple):
     reason: str = ""
 
 
-def score(run: Run, measure: str) -> Score:
-    """The number of a measure (``MEASURES``).
+def score(run: Run, measure: Measure) -> Score:
+    """The number of a measure.
 
     The accuracy of a last round in which some clients had no cluster, or were away, is that of the others, and no fair
     match for a method that served all: such a run is compared by ``accuracy_all_clients``, and where that is not known
-    it has no final accuracy to be compared by. The same goes for the bottom 10%, which has no number over all clients.
+    it has no final accuracy to be compared by. Other measures of the last round, such as the bottom 10%, have no number
+    over all clients.
     The best accuracy is that of complete rounds only, as is that on validation samples.
     """
-    summary, of_complete = run.summary(), measure in ("best", "validation")
-    if measure == "validation" and "validation_accuracy" not in summary:
+    summary = run.summary()
+    of_complete = measure.moment == "best"
+    if measure.by == "validation" and measure.name not in summary:
         return Score(float("nan"), "no validation samples; data.validation=0.2 sets a part of the data aside")
-    value = summary[MEASURES[measure]]
+    value = summary.get(measure.name)
     if not of_complete and is_partial(run):
-        value = summary.get("accuracy_all_clients") if measure == "final" else None
+        value = summary.get(measure.over_all)
         if value is None:
             return Score(float("nan"), _why_partial(run))
     if value is None:
@@ -58,13 +60,13 @@ def is_partial(run: Run) -> bool:
 
 
 def scores_by_method(
-    runs: Mapping[str, Sequence[Run | None]], measure: str
+    runs: Mapping[str, Sequence[Run | None]], measure: Measure
 ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
     """Scores by method, one a seed, NaN where there is none; and by method why seeds are left out, where some are.
 
     Args:
         runs: by method, a run or none from each seed.
-        measure: a key of ``MEASURES``.
+        measure: what is compared.
     """
     values, reasons = {}, {}
     for method, several in runs.items():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import both_ways
+from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
@@ -49,18 +52,52 @@ def clusters_text(row: Mapping[str, Any]) -> str:
     return number if configured in (None, at_end) else f"{number} of {configured:g}"
 
 
-def percent_and_half(row: Mapping[str, Any], name: str) -> str:
-    """A share of a row in percent, with half its interval where it has one; a dash for None."""
-    if row[name] is None:
-        return "-"
-    high = row[f"{name}_high"]
-    return f"{100 * row[name]:.1f}" + ("" if high is None else f" ± {100 * (high - row[name]):.1f}")
+def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
+    """The mean of a measure in a row, with half its interval where it has one; its unit stands in the head."""
+    return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
     """The final accuracy of a row, and behind it that of all clients, by which runs are tested, where it is another."""
-    own, everybody = (percent_and_half(row, name) for name in ("final_accuracy", "accuracy_all_clients"))
-    return own if row["final_accuracy"] == row["accuracy_all_clients"] else f"{own} (all clients {everybody})"
+    final = MEASURES["final_accuracy"]
+    over_all = MEASURES[final.over_all]
+    text = mean_text(row, final)
+    if row[final.name] == row[over_all.name]:
+        return text
+    return f"{text} (all clients {mean_text(row, over_all)})"
+
+
+class Column(NamedTuple):
+    """A column of a table: its head, and its cell in a row.
+
+    Attributes:
+        head: as one line of plain text.
+        cell: the text of a row's cell.
+        measure: the measure that it shows; empty of a column that shows something else.
+    """
+
+    head: str
+    cell: Callable[[Mapping[str, Any]], str]
+    measure: str = ""
+
+
+def mean_column(measure: Measure) -> Column:
+    """Means over the seeds, with half their intervals."""
+    return Column(measure.head_with_unit, lambda row: mean_text(row, measure), measure.name)
+
+
+def value_column(measure: Measure) -> Column:
+    """Means over the seeds, without their intervals."""
+    return Column(measure.head_with_unit, lambda row: measure.text(row[measure.name]), measure.name)
+
+
+FINAL = Column(MEASURES["final_accuracy"].head_with_unit, final_text, "final_accuracy")
+CLUSTERS = Column(MEASURES["clusters"].head, clusters_text, "clusters")
+TRAFFIC = Column(
+    f"{MEASURES['bytes_down'].head} / {MEASURES['bytes_up'].head} (MB)",
+    lambda row: both_ways(row["bytes_down"], row["bytes_up"]),
+)
+ACCURACIES = (FINAL, mean_column(MEASURES["best_accuracy"]), mean_column(MEASURES["bottom_decile"]))
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -159,4 +159,6 @@ def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
 
 
 def _heading(column: object) -> str:
-    return "bottom 10%" if column == "bottom_decile" else str(column).replace("_", " ")
+    from fedkin.measures.table import MEASURES
+
+    return MEASURES[str(column)].narrow if column in MEASURES else str(column).replace("_", " ")

@@ -53,7 +53,9 @@ def compare_command(
     by: Annotated[
         str | None,
         typer.Option(
-            "--by", metavar="MEASURE", help="Compare by final, best, bottom (10% of clients) or validation accuracy."
+            "--by",
+            metavar="MEASURE",
+            help="Compare by final, best, bottom (10% of clients) or validation accuracy, or by a measure of the run.",
         ),
     ] = None,
     out: Annotated[
@@ -75,10 +77,7 @@ def compare_command(
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
         from fedkin.analysis.jobs import check_jobs
-        from fedkin.config.comparison_grid import check_measure
 
-        if by is not None:
-            check_measure(by)
         if resume and (settings or methods is not None or grid or out):
             others = "only --seeds, --by, --jobs, --engine and --json go with it"
             raise ConfigError(f"--resume takes its grid from {resume}; {others}")

@@ -108,7 +108,7 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
 
     summary = repeated.summary()
     console = plain_console(stderr=as_json)
-    console.print(seeds_table(summary))
+    console.print(seeds_table(summary, repeated.measures))
     if summary["comparisons"]:
         console.print(compared(summary))
     _draw(repeated, folder, console)
@@ -128,7 +128,7 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
 
     summaries = {name: other.summary() for name, other in run.against.items()}
     console = plain_console(stderr=as_json)
-    methods = table([run.summary(), *summaries.values()], names_by_position(run.clients))
+    methods = table([run.summary(), *summaries.values()], names_by_position(run.clients), run.measures)
     console.print(fit(methods, console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)

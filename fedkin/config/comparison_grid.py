@@ -7,20 +7,16 @@ import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedkin.config import own_methods
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
-from fedkin.core.errors import ConfigError, unknown
-
-MEASURES = {  # what methods are compared by, and where a run's summary has it
-    "final": "final_accuracy",
-    "best": "best_accuracy",
-    "bottom": "bottom_decile",
-    "validation": "validation_accuracy",
-}
+from fedkin.core.errors import ConfigError
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import compared_by, measures_in
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Grid:
     settings: tuple[Setting, ...]
     methods: tuple[Variant, ...]
     seeds: tuple[int, ...]
-    by: str = "final"  # what methods are compared by: a name of MEASURES
+    by: str = "final"  # what methods are compared by (``measures.table.compared_by``)
 
     def __post_init__(self) -> None:
         for kind, entries in (("setting", self.settings), ("method", self.methods), ("seed", self.seeds)):
@@ -62,11 +58,24 @@ class Grid:
                 raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}")
-        check_measure(self.by)
         _check_labels("method", [variant.label for variant in self.methods])
         _check_labels("setting", [setting.label for setting in self.settings])
         for setting, method in self.cells:
             setting.config(method)
+        self.measure()
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that stand in every table, behind those that have a place there."""
+        setting, method = self.cells[0]
+        return measures_in(setting.config(method).description())
+
+    def measure(self, by: str | None = None) -> Measure:
+        """What methods are compared by: the measure that is called so, or the grid's own.
+
+        Raises ConfigError for another word.
+        """
+        return compared_by(self.by if by is None else by, self.measures)
 
     @property
     def cells(self) -> list[tuple[Setting, Variant]]:
@@ -97,12 +106,6 @@ def from_description(described: dict[str, Any], path: Path) -> Grid:
         return Grid(tuple(settings), tuple(methods), seeds, described["by"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: is not the description of a comparison: {error}") from error
-
-
-def check_measure(measure: str) -> None:
-    """Refuse what methods cannot be compared by (ConfigError)."""
-    if measure not in MEASURES:
-        raise ConfigError(unknown("measure", str(measure), MEASURES))
 
 
 def slug(label: str) -> str:

@@ -84,6 +84,16 @@ def _found(name: str) -> Any:
     """What ``package.module:Class`` names."""
     if name in _OF_THIS_PROCESS:
         return _OF_THIS_PROCESS[name]
+    candidate = found(name)
+    _check(candidate, name)
+    return candidate
+
+
+def found(name: str) -> Any:
+    """What ``package.module:Name`` names, searched for as ``python -m`` does, from the current folder.
+
+    Raises ConfigError: there is none, or importing it failed.
+    """
     module, _, attribute = name.partition(":")
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"expected package.module:Class, got {name!r}")

@@ -21,8 +21,8 @@ class Plan:
     others: sizes vary, and may be 0). The last round is always evaluated and kept, whatever ``evaluate_every`` and
     ``checkpoint_every`` say. With ``global_model`` an evaluation is also one of the mean of the cluster models. With
     ``evaluate_clients`` a round before the last scores only a sample of so many clients, drawn by cluster, and records
-    the accuracy that this says of all, with its 95% interval (``run.evaluation_sample``); with ``sample_at_end`` the
-    last round, too, so that no round reads all clients.
+    the accuracy that this says of all, with its 95% interval (``run.metrics.evaluation_sample``); with
+    ``sample_at_end`` the last round, too, so that no round reads all clients.
 
     A run stops before its last round at the first complete round whose score reaches ``until``, and ``patience`` rounds
     after the best one (``run.stopping``); patience is for data with a validation split.

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from fedkin.config import registry
+from fedkin.config import own_measures, registry
 from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.option_registry import makers, own_sections, resolve_options
@@ -83,6 +83,7 @@ class RunSection(Section):
     engine: str | None = None  # "ray", or "ray:" and a cluster's address; None: this process
     actors: Positive | None = None  # of Ray; None: one on each machine, on one machine one on each core
     sum_by_actor: bool = False  # each actor sends the sum of its clients' updates: less traffic, other last bits
+    measures: list[str | Values] | None = None  # of the user's own: "module:Measure"
 
     @model_validator(mode="after")
     def _actors_that_sum(self) -> RunSection:
@@ -94,10 +95,10 @@ class RunSection(Section):
     def _known_engine(cls, value: str | None) -> str | None:
         return check_engine(value)
 
-    @field_validator("against", mode="before")
+    @field_validator("against", "measures", mode="before")
     @classmethod
     def _names(cls, value: object) -> object:
-        """``run.against=fedavg,ifca`` on the command line is a list of names."""
+        """``run.against=fedavg,ifca`` on the command line is a list of names; so is ``run.measures=a:B,a:C``."""
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @property
@@ -179,8 +180,11 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
         method=method,
         local=sections.validate("local", LocalSection),
         scenario=toml_values(sections.validate("scenario", options_schema(Population))),
-        run=resolve_against(
-            sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
+        run=resolve_measures(
+            resolve_against(
+                sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
+            ),
+            place("run.measures"),
         ),
         shift=_shift(sections) if "shift" in sections else {},
         options=resolve_options(sections, (*OPTIONS, *own)),
@@ -232,3 +236,17 @@ def resolve_against(run: RunSection, method: Values, place: str, written: Values
             "give its other options a run of their own"
         )
     return run.model_copy(update={"against": others})
+
+
+def resolve_measures(run: RunSection, place: str) -> RunSection:
+    """[run] with the user's own measures spelled out.
+
+    Args:
+        run: the section.
+        place: where ``run.measures`` was read.
+
+    Raises ConfigError for what is no measure, and for a name that is taken.
+    """
+    if not run.measures:
+        return run.model_copy(update={"measures": None})
+    return run.model_copy(update={"measures": own_measures.resolved(run.measures, place)[0]})

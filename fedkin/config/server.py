@@ -20,7 +20,7 @@ from fedkin.config.method_places import check_with_server
 from fedkin.config.option_registry import makers, own_sections, resolve_options
 from fedkin.config.plan import Plan
 from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import LocalSection, RunSection, resolve_against
+from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_measures
 from fedkin.config.schema import Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
@@ -176,7 +176,10 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
         local=sections.validate("local", LocalSection),
-        run=resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
+        run=resolve_measures(
+            resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
+            sections.place("run.measures"),
+        ),
         options=resolve_options(sections, (*OPTIONS, *own)),
     )
     if config.options.get("late", {}).get("share"):

@@ -42,6 +42,7 @@ class RunFacts:
         clients: N.
         options: all options of the run, by section.
         trackers: of the run.
+        measures: the user's own, of the run.
         folder: the run's folder; None where it has none.
         true_clusters: of the clients, where they are known.
     """
@@ -52,6 +53,7 @@ class RunFacts:
     clients: int
     options: Mapping[str, Option] = field(default_factory=dict)
     trackers: Sequence[Any] = ()
+    measures: Sequence[Any] = ()
     folder: Path | None = None
     true_clusters: Int[np.ndarray, "N"] | None = None
 

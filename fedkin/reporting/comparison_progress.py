@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,11 +15,13 @@ from rich.text import Text
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
+from fedkin.analysis.tables import FINAL, Column
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.records import Record
-from fedkin.reporting.comparison_tables import best_rows, cells, heads, not_run
+from fedkin.measures.number_texts import percent
+from fedkin.reporting.comparison_tables import best_rows, cells, columns, not_run
 from fedkin.reporting.fitting import fits
-from fedkin.reporting.progress import measure, percent, suppress_hangup
+from fedkin.reporting.progress import measure, suppress_hangup
 from fedkin.reporting.terminal import plain_console
 
 _LEAST = 4  # columns that are always shown
@@ -137,23 +140,23 @@ def tables(comparison: Comparison, measure: str | None = None, console: Console 
         console: on which they are to be printed; columns from the right on that have no room there have a table of
             their own.
     """
-    every = heads(comparison)
+    every = columns(comparison)
     count = len(every)
-    made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
+    made = [_table(comparison, setting, measure, every[:count]) for setting in comparison.settings]
     while console is not None and count > _LEAST and not all(fits(table, console) for table in made):
         count -= 1
-        made = [_table(comparison, setting, measure, 0, count) for setting in comparison.settings]
+        made = [_table(comparison, setting, measure, every[:count]) for setting in comparison.settings]
     if count < len(every):
-        rest = [_table(comparison, setting, measure, count, len(every)) for setting in comparison.settings]
+        rest = [_table(comparison, setting, measure, every[count:]) for setting in comparison.settings]
         for table in rest:
             table.title = None  # the one above has it, and this one may be narrower than its words
         made = [table for pair in zip(made, rest, strict=True) for table in pair]
     return made
 
 
-def _table(comparison: Comparison, setting: str, measure: str | None, start: int, stop: int) -> Table:
+def _table(comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]) -> Table:
     """As narrow as possible: seeds have a column where rows differ in them, else they are in the heading; of the other
-    columns those from ``start`` to ``stop``."""
+    columns those that are to be shown."""
     rows = [(row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting]
     seeds = sorted({row["seeds"] for row, _ in rows})
     same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
@@ -161,19 +164,25 @@ def _table(comparison: Comparison, setting: str, measure: str | None, start: int
     title = Text(heading, "table.title") if heading else None
     out = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    for head in ([] if same_seeds else ["seeds"]) + list(heads(comparison)[start:stop]):
-        shown = head.replace(" (", "\n(").replace(" to ", "\nto ").replace(" / ", " /\n").replace(" of ", "\nof ")
-        out.add_column(shown, justify="right", no_wrap=True)
+    for head in ([] if same_seeds else ["seeds"]) + [column.head for column in shown]:
+        out.add_column(_folded(head), justify="right", no_wrap=True)
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]
-        numbers = cells(row) if not_run(row) is None else ["not run"] * len(cells(row))
-        out.add_row(Text(row["method"]), *own_seeds, *numbers[start:stop], style=style)
+        numbers = cells(row, shown) if not_run(row) is None else ["not run"] * len(shown)
+        out.add_row(Text(row["method"]), *own_seeds, *numbers, style=style)
     reasons = [f"{row['method']}: {reason}" for row, _ in rows if (reason := not_run(row))]
-    if reasons and start == 0:
+    if reasons and shown[0] == FINAL:
         out.caption = Text("\n".join(reasons), "table.caption")
         out.caption_justify = "left"
     return out
+
+
+def _folded(head: str) -> str:
+    """A head on several lines."""
+    for before, after in ((" (", "\n("), (" to ", "\nto "), (" / ", " /\n"), (" of ", "\nof ")):
+        head = head.replace(before, after)
+    return head
 
 
 def _name(cell: Cell) -> str:

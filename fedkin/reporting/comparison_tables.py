@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,17 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.latex import escaped
+from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import clusters_text, final_text, percent_and_half, rows_of
+from fedkin.analysis.tables import ACCURACIES, CLUSTERS, TRAFFIC, Column, mean_column, rows_of, value_column
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
-from fedkin.options.attack.attack_record import HONEST
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import percent
+from fedkin.measures.table import HONEST, MEASURES, measures_of
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
@@ -28,13 +30,6 @@ from fedkin.run import run_folder
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")
-HEADS = (
-    *("final (%)", "best (%)", "bottom 10% of clients (%)"),
-    *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
-)
-VALIDATION = "best on validation (%)"  # behind them, where there are validation samples
-HONEST_HEADS = ("honest clients (%)", "honest bottom 10% (%)", "honest ARI", "attackers alone (%)")  # the last ones
-PLACES = {"final": 0, "best": 1, "bottom": 2, "validation": len(HEADS)}  # columns of the measures
 Row = dict[str, Any]
 
 
@@ -44,7 +39,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     Args:
         comparison: what to show.
         folder: where to write; it need not exist.
-        measure: ``final``, ``best``, ``bottom`` or ``validation``; the comparison's own (``by``) where nothing is said.
+        measure: what methods are compared by; the comparison's own (``by``) where nothing is said.
 
     Returns:
         The path of comparison.md.
@@ -71,23 +66,53 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
         _log.warning("%s", error)
 
 
+def columns(comparison: Comparison) -> list[Column]:
+    """The columns of the table behind setting, method and seeds: those of every comparison, those of its kind, and its
+    measures that have no place among these."""
+    known = comparison.table().columns
+    attacked = HONEST[0] in known
+    return [
+        *ACCURACIES,
+        CLUSTERS,
+        Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
+        TRAFFIC,
+        value_column(MEASURES["seconds"]),
+        *([mean_column(MEASURES["validation_accuracy"])] if "validation_accuracy" in known else []),
+        *(map(_honest_column, measures_of(HONEST)) if attacked else ()),
+        *map(mean_column, comparison.grid.measures),
+    ]
+
+
 def heads(comparison: Comparison) -> tuple[str, ...]:
     """What the columns are called."""
-    columns = comparison.table().columns
-    attacked = HONEST_HEADS if HONEST[0] in columns else ()
-    return (*HEADS, *([VALIDATION] if "validation_accuracy" in columns else []), *attacked)
+    return tuple(column.head for column in columns(comparison))
 
 
-def cells(row: Row) -> list[str]:
-    """The cells of a row, in the order of ``heads``."""
-    accuracies = [final_text(row), *(percent_and_half(row, name) for name in ("best_accuracy", "bottom_decile"))]
-    rounds = "-" if row["rounds_to_target"] is None else f"{row['rounds_to_target']:.1f}"
+def place_of(measure: Measure, shown: Sequence[Column]) -> int:
+    """The column of what methods are compared by; -1 where the table has none.
+
+    Args:
+        measure: what they are compared by.
+        shown: the columns.
+    """
+    return next((place for place, column in enumerate(shown) if column.measure == measure.name), -1)
+
+
+def cells(row: Row, shown: Sequence[Column]) -> list[str]:
+    """The cells of a row, in the order of its columns."""
+    return [column.cell(row) for column in shown]
+
+
+def _rounds_to_target(row: Mapping[str, Any]) -> str:
+    """The mean over the seeds that reached the target; how many did, where not all have."""
+    rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
-    megabytes = ["-" if row[name] is None else f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up")]
-    seconds = "-" if row["seconds"] is None else f"{row['seconds']:.1f}"
-    chosen = [percent_and_half(row, "validation_accuracy")] if "validation_accuracy" in row else []
-    attacked = _honest(row) if HONEST[0] in row else []
-    return [*accuracies, clusters_text(row), rounds + partly, " / ".join(megabytes), seconds, *chosen, *attacked]
+    return rounds + partly
+
+
+def _honest_column(measure: Measure) -> Column:
+    """What honest clients reach; shares have their intervals, the agreement has none."""
+    return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
 def not_run(row: Row) -> str | None:
@@ -95,30 +120,23 @@ def not_run(row: Row) -> str | None:
     return f"not run: {row['reason']}" if not row["seeds"] and row.get("reason") else None
 
 
-def texts(row: Row) -> list[str]:
+def texts(row: Row, shown: Sequence[Column]) -> list[str]:
     """The cells of a row as ``cells`` has them; where nothing could be run the reason, in the first one."""
-    numbers = cells(row)
     reason = not_run(row)
-    return numbers if reason is None else [reason, *[""] * (len(numbers) - 1)]
-
-
-def _honest(row: Row) -> list[str]:
-    """Of a row of runs under attack: what honest clients reach, and the share of attackers alone."""
-    accuracy, bottom, ari, alone = HONEST
-    shares = [percent_and_half(row, name) for name in (accuracy, bottom)]
-    return [*shares, "-" if row[ari] is None else f"{row[ari]:.2f}", percent_and_half(row, alone)]
+    return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     """One line per significant difference, and how many are not, setting by setting."""
     lines, rows, ranks = [], rows_of(comparison.differences(measure)), comparison.ranks(measure)
+    compared = comparison.grid.measure(measure)
     for setting in comparison.settings:
         pairs, prefix = [row for row in rows if row["setting"] == setting], f"{setting}: " if setting else ""
         significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
         few = sum(row["verdict"] == TOO_FEW for row in pairs)
         without = [row for row in pairs if row["verdict"] == NO_SCORE]
         others = len(pairs) - len(significant) - few - len(without)
-        lines += [f"{prefix}{_difference(row)}" for row in significant]
+        lines += [f"{prefix}{_difference(row, compared)}" for row in significant]
         if few:
             lines.append(f"{prefix}{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not tested")
         lines += [f"{prefix}{row['method']} and {row['against']} are not compared: {row['why']}" for row in without]
@@ -146,8 +164,8 @@ def _over_attacks(comparison: Comparison) -> list[str]:
             worst = min(reached, key=lambda setting: reached[setting])
             mean = sum(reached.values()) / len(reached)
             lines.append(
-                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst {100 * reached[worst]:.1f}% "
-                f"({worst}), mean {100 * mean:.1f}%"
+                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst {percent(reached[worst])} "
+                f"({worst}), mean {percent(mean)}"
             )
     return lines
 
@@ -159,11 +177,10 @@ def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
     return [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"] if shown else []
 
 
-def _difference(row: Row) -> str:
-    return (
-        f"{row['method']} over {row['against']}: {100 * row['difference']:+.1f} points "
-        f"({100 * row['low']:.1f} to {100 * row['high']:.1f}), p = {row['p']:.2g}"
-    )
+def _difference(row: Row, measure: Measure) -> str:
+    gain = f"{measure.gain_text(row['difference'])}{measure.points}"
+    interval = f"{measure.text(row['low'])} to {measure.text(row['high'])}"
+    return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
 
 
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
@@ -183,9 +200,10 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
     lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
-    highest = _NAMES[comparison.by if measure is None else measure]
-    lines.append(f"Bold: the highest {highest}" + (f", and {_TESTED}." if tested else "."))
-    targets = [f"{target:.1%}" for setting in comparison.settings if (target := comparison.target(setting)) is not None]
+    compared = comparison.grid.measure(measure)
+    most = "lowest" if compared.direction == "lower" else "highest"
+    lines.append(f"Bold: the {most} {compared.title}" + (f", and {_TESTED}." if tested else "."))
+    targets = [percent(target) for setting in comparison.settings if (target := comparison.target(setting)) is not None]
     if targets:
         configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
         what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
@@ -207,65 +225,67 @@ _TESTED = (
     "all that do not differ significantly from it (paired t-test over seeds, two-sided, Holm-adjusted over all pairs "
     "of a setting, 5%)"
 )
-_NAMES = {
-    "final": "accuracy in the last round",
-    "best": "best accuracy",
-    "bottom": "accuracy of the bottom 10% of clients",
-    "validation": "best accuracy on validation samples",
-}
 
 
 def markdown(comparison: Comparison, measure: str | None = None) -> str:
     """The table, the findings and notes on how to read it."""
-    head = [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds", *heads(comparison)]
-    lines = [head, ["---"] * len(head)]
-    lines += [
-        _labels(comparison, row) + _bold(texts(row), row, best, measure or comparison.by, "**{}**".format)
+    shown = columns(comparison)
+    place = place_of(comparison.grid.measure(measure), shown)
+    head = [*_label_heads(comparison), *(column.head for column in shown)]
+    rows = [
+        _labels(comparison, row) + _bold(texts(row, shown), row, best, place, "**{}**".format)
         for row, best in best_rows(comparison, measure)
     ]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
-    return "\n\n".join([table, bullets, " ".join(table_notes(comparison, measure))]) + "\n"
+    return "\n\n".join([markdown_table(head, rows), bullets, " ".join(table_notes(comparison, measure))]) + "\n"
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as Markdown.
+
+    Args:
+        heads: of the columns.
+        rows: cells.
+    """
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def latex(comparison: Comparison, measure: str | None = None) -> str:
     """The table as LaTeX, with the package booktabs."""
+    shown = columns(comparison)
+    place = place_of(comparison.grid.measure(measure), shown)
     several = len(comparison.settings) > 1
-    named = [head[0].upper() + head[1:] for head in heads(comparison)]
-    first = [*(["Setting"] if several else []), "Method", "Seeds"]
-    lines = [
-        r"% \usepackage{booktabs}",
-        r"\begin{tabular}{" + "l" * (1 + several) + "r" * (1 + len(named)) + "}",
-        r"\toprule",
-        " & ".join(map(escaped, [*first, *named])) + r" \\",
-    ]
+    lines: list[list[str]] = []
     before = None
     for row, best in best_rows(comparison, measure):
-        if row["setting"] != before:
-            lines.append(r"\midrule")
+        begins = row["setting"] != before
+        if begins and before is not None:
+            lines.append([])
         names = [escaped(name) for name in _labels(comparison, row)]
-        if several and row["setting"] == before:
+        if several and not begins:
             names[0] = ""
-        shown = [escaped(cell) for cell in cells(row)]
-        shown = _bold(shown, row, best, measure or comparison.by, r"\textbf{{{}}}".format)
+        numbers = [escaped(cell) for cell in cells(row, shown)]
+        numbers = _bold(numbers, row, best, place, r"\textbf{{{}}}".format)
         if reason := not_run(row):
-            shown = [rf"\multicolumn{{{len(shown)}}}{{l}}{{{escaped(reason)}}}"]
-        lines.append(" & ".join([*names, *shown]) + r" \\")
+            numbers = [rf"\multicolumn{{{len(numbers)}}}{{l}}{{{escaped(reason)}}}"]
+        lines.append([*names, *numbers])
         before = row["setting"]
-    notes = [f"% {line}" for line in (*table_notes(comparison, measure), *findings(comparison, measure))]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes]) + "\n"
+    heads = [latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))]
+    notes = [*table_notes(comparison, measure), *findings(comparison, measure)]
+    return tabular(heads, lines, notes, text_columns=1 + several)
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
     """The rows of the table, each with the methods of its setting that are not significantly worse than the best."""
-    measure = comparison.by if measure is None else measure
+    sign = comparison.grid.measure(measure).sign
     rows, differences = rows_of(comparison.table()), rows_of(comparison.differences(measure))
     best = {}
     for setting in comparison.settings:
         scores = comparison.scores(setting, measure)
         means = {name: _mean(values) for name, values in scores.items()}
         pairs = [row for row in differences if row["setting"] == setting]
-        best[setting] = not_worse_than_best(pairs, means)
+        best[setting] = not_worse_than_best(pairs, means, sign)
     return [(row, best[row["setting"]]) for row in rows]
 
 
@@ -275,10 +295,14 @@ def _mean(values: Float[np.ndarray, "S"]) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
+def _label_heads(comparison: Comparison) -> list[str]:
+    return [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds"]
+
+
 def _labels(comparison: Comparison, row: Row) -> list[str]:
     return [*([row["setting"]] if len(comparison.settings) > 1 else []), row["method"], str(row["seeds"])]
 
 
-def _bold(cells: list[str], row: Row, best: set[str], measure: str, mark: Callable[[str], str]) -> list[str]:
+def _bold(cells: list[str], row: Row, best: set[str], place: int, mark: Callable[[str], str]) -> list[str]:
     """The cells, that of the measure marked where its method is among the best."""
-    return [mark(cell) if i == PLACES[measure] and row["method"] in best else cell for i, cell in enumerate(cells)]
+    return [mark(cell) if i == place and row["method"] in best else cell for i, cell in enumerate(cells)]

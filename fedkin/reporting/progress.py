@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -18,6 +18,9 @@ from rich.text import Text
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import both_ways, percent
+from fedkin.measures.table import MEASURES, measures_of
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.display import robust_text
 from fedkin.run.partial_rounds import away_text, partial_text
@@ -25,7 +28,8 @@ from fedkin.run.partial_rounds import away_text, partial_text
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
 ALWAYS_AWAY = "best -: in every round some client had no cluster or was away; wait for all (federation.wait_for)"
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
-LESS_NEEDED = ("seconds", "download /\nupload (MB)", "round")  # columns that a narrow terminal has no room for
+TRAFFIC_HEAD = "download /\nupload (MB)"
+LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns that a narrow terminal has no room for
 LINES = 20  # of a run, where the output is no terminal
 
 
@@ -140,12 +144,13 @@ def plain_line(record: Record, rounds: int) -> str:
     )
 
 
-def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None) -> Table:
+def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None, own: Sequence[Measure] = ()) -> Table:
     """The final table: one row per method.
 
     Args:
         summaries: of the runs.
         names: of all clients, by position; None where they have none.
+        own: the runs' measures that have no place among the columns of every run.
     """
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
@@ -168,19 +173,57 @@ def table(summaries: list[dict[str, Any]], names: Sequence[str] | None = None) -
     lines += [f"{method_title(s['method'])}: {secret_in_words(s['secret'])}" for s in summaries if "secret" in s]
     out.caption, out.caption_justify = "\n".join(lines) or None, "left"
     out.add_column("method", no_wrap=True)
-    columns = ("best", "round", "final", "bottom\n10%", "clusters:\nsizes", "download /\nupload (MB)", "seconds")
-    known = any(summary["ari"] is not None for summary in summaries)
-    everybody = any(_differs(summary) for summary in summaries)
-    target = first["target"]
-    validated = any("validation_accuracy" in summary for summary in summaries)
-    extra = ["best on\nvalidation"] if validated else []
-    extra += (["final, all\nclients"] if everybody else []) + (["ARI"] if known else [])
-    extra += [f"rounds\nto {target:.0%}"] if target else []
-    for column in (*columns, *extra):
-        out.add_column(column, justify="right", no_wrap=True)
+    columns = _columns(summaries, own)
+    for column in columns:
+        out.add_column(column.head, justify="right", no_wrap=True)
     for summary in summaries:
-        out.add_row(*_row(summary), *_extra(summary, validated, known, everybody))
+        out.add_row(method_title(summary["method"]), *(column.cell(summary) for column in columns))
     return out
+
+
+class _Column(NamedTuple):
+    """A column of the final table: its head, and its cell of a run's summary."""
+
+    head: str
+    cell: Callable[[dict[str, Any]], str]
+
+
+def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
+    """Those of every run, those that some run has a number for, and those of measures without a place among these."""
+    target = summaries[0]["target"]
+    validated = any("validation_accuracy" in summary for summary in summaries)
+    everybody = any(_differs(summary) for summary in summaries)
+    agreement = any(summary["ari"] is not None for summary in summaries)
+    return [
+        *map(measure_column, measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))),
+        _Column("clusters:\nsizes", _clusters_and_sizes),
+        _Column(TRAFFIC_HEAD, lambda summary: both_ways(summary["bytes_down"], summary["bytes_up"])),
+        measure_column(MEASURES["seconds"]),
+        *([measure_column(MEASURES["validation_accuracy"])] if validated else []),
+        *([measure_column(MEASURES["accuracy_all_clients"])] if everybody else []),
+        *([measure_column(MEASURES["ari"])] if agreement else []),
+        *([_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target)] if target else []),
+        *map(measure_column, own),
+    ]
+
+
+def measure_column(measure: Measure) -> _Column:
+    """A measure by its narrow head; of bytes and shares each number has its mark."""
+    return _Column(folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name)))
+
+
+def folded(head: str) -> str:
+    """A head of several words on two lines."""
+    return "\n".join(head.rsplit(" ", 1))
+
+
+def _rounds_to_target(summary: dict[str, Any]) -> str:
+    reached = summary["rounds_to_target"]
+    return "-" if reached is None else str(reached)
+
+
+def _clusters_and_sizes(summary: dict[str, Any]) -> str:
+    return ": ".join(_clusters(summary["cluster_sizes"], summary.get("configured_clusters")))
 
 
 def _incomplete(summaries: list[dict[str, Any]]) -> list[str]:
@@ -191,24 +234,11 @@ def _incomplete(summaries: list[dict[str, Any]]) -> list[str]:
     return lines + ([ALWAYS_AWAY] if any(away) else [])
 
 
-def _row(summary: dict[str, Any]) -> list[str]:
-    return [
-        method_title(summary["method"]),
-        percent(summary["best_accuracy"]),
-        "-" if summary["best_round"] is None else str(summary["best_round"]),
-        percent(summary["final_accuracy"]),
-        percent(summary["bottom_decile"]),
-        ": ".join(_clusters(summary["cluster_sizes"], summary.get("configured_clusters"))),
-        f"{summary['bytes_down'] / 1e6:.1f} / {summary['bytes_up'] / 1e6:.1f}",
-        f"{summary['seconds']:.1f}",
-    ]
-
-
 def _messages(summary: dict[str, Any]) -> str:
     """What the messages of a deployed run weigh, as a line below the table."""
-    down, up = (summary[f"messages_{side}"] / 1e6 for side in ("down", "up"))
+    weight = both_ways(summary["messages_down"], summary["messages_up"])
     title = method_title(summary["method"])
-    return f"{title}: messages of {down:.1f} / {up:.1f} MB, with headers; the table counts arrays, as a simulation does"
+    return f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a simulation does"
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
@@ -270,19 +300,6 @@ def _differs(summary: dict[str, Any]) -> bool:
     """Whether some clients have no cluster at the end, and the accuracy over all clients is another one."""
     everybody = summary.get("accuracy_all_clients")
     return everybody is not None and everybody != summary["final_accuracy"]
-
-
-def _extra(summary: dict[str, Any], validated: bool, known: bool, everybody: bool) -> list[str]:
-    chosen = [percent(summary.get("validation_accuracy"))] if validated else []
-    overall = [percent(summary.get("accuracy_all_clients"))] if everybody else []
-    ari = [f"{summary['ari']:.2f}" if summary["ari"] is not None else "-"] if known else []
-    reached = summary["rounds_to_target"]
-    return chosen + overall + ari + ([str(reached) if reached is not None else "-"] if summary["target"] else [])
-
-
-def percent(value: float | None) -> str:
-    """A fraction in per cent; a dash for None."""
-    return "-" if value is None else f"{value:.1%}"
 
 
 def _shown(record: Record) -> dict[str, str]:

@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.config.registry import method_title
 from fedkin.config.shared_options import configured_clusters
+from fedkin.measures.measure import Measure
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
 from fedkin.run.description import method_in
 from fedkin.run.partial_rounds import CAUSE
@@ -37,12 +38,13 @@ def save(run: Run, folder: Path) -> None:
 def draw(run: Run) -> Figure:
     """Accuracy on the left; beside it the bottom 10% of clients, discrepancy, and what the clusters did, or where they
     did nothing, the accuracy of each client."""
-    figure = new_figure(12.5, 5.2)
-    grid = figure.add_gridspec(2, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
+    extra_rows = -(-len(run.measures) // 3)
+    figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
+    grid = figure.add_gridspec(2 + extra_rows, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
     runs = {run.config["method"]["name"]: run, **run.against}
     labels = {name: method_label(one.config) for name, one in runs.items()}
     histories = {labels[name]: one.history for name, one in runs.items()}
-    accuracy = figure.add_subplot(grid[:, 0])
+    accuracy = figure.add_subplot(grid[:2, 0])
     _accuracy(accuracy, histories)
     _mark_shifts(accuracy, run)
     bottom, discrepancy = figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1])
@@ -51,6 +53,8 @@ def draw(run: Run) -> Figure:
     last = _third_column(figure, grid, {labels[name]: one for name, one in runs.items()})
     for axes in (bottom, *last[:-1]):
         axes.set_xlabel("")
+    for place, measure in enumerate(run.measures):
+        _measure(figure.add_subplot(grid[2 + place // 3, place % 3]), histories, measure)
     data, clients = run.config["data"]["name"], len(run.assignment)
     cohort, seed = run.config["run"]["cohort"], run.config["run"]["seed"]
     names = " / ".join(labels.values())
@@ -73,11 +77,11 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
     known = any("accuracy" in one.clients for one in runs.values())
     panels = []
     if moving or not known:
-        axes = figure.add_subplot(grid[0, 2] if known else grid[:, 2])
+        axes = figure.add_subplot(grid[0, 2] if known else grid[:2, 2])
         (_neighbours if "neighbours" in history else _sizes)(axes, name, history)
         panels.append(axes)
     if known:
-        axes = figure.add_subplot(grid[1, 2] if moving else grid[:, 2])
+        axes = figure.add_subplot(grid[1, 2] if moving else grid[:2, 2])
         _clients(axes, runs)
         panels.append(axes)
     return panels
@@ -167,6 +171,17 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
     axes.set_ylim(bottom=0)
+    axes.set_xlabel("communication round")
+
+
+def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
+    """A measure that has no panel otherwise."""
+    prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
+    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+        known = history[measure.column].dropna().astype(float)
+        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+    if measure.unit == "share":
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedkin.config.registry import method_title
-from fedkin.reporting.progress import percent
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import MEASURES, measures_of
+from fedkin.reporting.progress import folded
 
 INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; run.selection=round_robin gives "
@@ -16,21 +19,29 @@ INCOMPLETE_SEED = (
 )
 
 
-def seeds_table(summary: dict[str, Any]) -> Table:
-    """The final table of several seeds: one row per method, means and their 95% intervals."""
+def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
+    """The final table of several seeds: one row per method, means and their 95% intervals.
+
+    Args:
+        summary: of the runs.
+        own: their measures that have no place among the columns of every run.
+    """
     from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
 
     seeds = summary["seeds"]
     heading = f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)  # as narrow as it can be: 80 columns
     out.add_column("method", no_wrap=True)
-    for column in ("final", "best", "mean of\nrounds", "bottom\n10%", "download\n(MB)", "upload\n(MB)"):
-        out.add_column(column, justify="right", no_wrap=True)
+    averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
+    traffic = measures_of(("bytes_down", "bytes_up"))
+    heads = [*(measure.narrow for measure in averaged), *(measure.head_with_unit for measure in traffic)]
+    for head in (*heads, *(measure.narrow for measure in own)):
+        out.add_column(folded(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
-        names = ("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile")
-        traffic = (f"{row[name] / 1e6:.1f}" for name in ("bytes_down", "bytes_up"))
         title = f"{method_title(row['method'])}\nK {clusters_text(row)}"  # below it: 80 columns have no room beside
-        out.add_row(title, *(_with_interval(row, name) for name in names), *traffic)
+        means = (_with_interval(row, measure) for measure in averaged)
+        sent = (measure.text(row[measure.name]) for measure in traffic)
+        out.add_row(title, *means, *sent, *(_with_interval(row, measure) for measure in own))
     out.caption, out.caption_justify = "\n".join(_notes(summary)) or None, "left"
     return out
 
@@ -64,8 +75,11 @@ def compared(summary: dict[str, Any]) -> Table:
 
 def _points(row: dict[str, Any]) -> str:
     """A difference with its interval; a dash where there is none."""
-    gain, low, high = (None if row[name] is None else 100 * row[name] for name in ("difference", "low", "high"))
-    return "-" if gain is None else f"{gain:+.1f}" + ("" if low is None else f" ({low:.1f} to {high:.1f})")
+    final = MEASURES["final_accuracy"]
+    if row["difference"] is None:
+        return "-"
+    interval = "" if row["low"] is None else f" ({final.text(row['low'])} to {final.text(row['high'])})"
+    return final.gain_text(row["difference"]) + interval
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
@@ -80,9 +94,9 @@ def _counted(seeds: list[int]) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
 
 
-def _with_interval(row: dict[str, Any], name: str) -> str:
-    high = row[f"{name}_high"]
-    return percent(row[name]) + ("" if high is None else f" ±{100 * (high - row[name]):.1f}")
+def _with_interval(row: dict[str, Any], measure: Measure) -> str:
+    mean, high = row[measure.name], row[f"{measure.name}_high"]
+    return measure.text_with_unit(mean) + ("" if high is None else f" ±{measure.text(high - mean)}")
 
 
 def _p(value: float | None) -> str:

@@ -7,31 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.display import client_list, count, html_table
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import percent
+from fedkin.measures.table import MEASURES, measures_of
 from fedkin.options.robust.splitting import SUSPECT
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("final accuracy", "best accuracy", "bottom 10%", "clusters")
+COLUMNS = ("final_accuracy", "best_accuracy", "bottom_decile")  # measures in a notebook's table
+ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # where clients attack
 LISTED = 8  # suspects at most, in a line
-ATTACKED = ("honest accuracy", "honest bottom 10%", "attackers alone")  # where clients attack
 
 
-def text(summary: Mapping[str, Any], against: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> str:
+def text(
+    summary: Mapping[str, Any],
+    against: Sequence[Mapping[str, Any]],
+    names: Sequence[str] | None = None,
+    own: Sequence[Measure] = (),
+) -> str:
     """A run in three lines: what ran, how accurate it is, and its clusters.
 
     Args:
         summary: ``Run.summary``.
         against: those of the methods beside it.
         names: of all clients, by position; None where they have none.
+        own: measures of the run that have no place here.
     """
+    bottom = MEASURES["bottom_decile"]
     chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
-    best = f"{_percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
-    scores = [f"accuracy {_percent(summary['final_accuracy'])}"]
+    best = f"{percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
+    scores = [f"accuracy {percent(summary['final_accuracy'])}"]
     scores += [f"best {best}"] if summary["best_accuracy"] is not None else []
-    scores += [f"bottom 10% of clients {_percent(summary['bottom_decile'])}"]
+    scores += [f"{bottom.head} {bottom.text_with_unit(summary[bottom.name])}"]
+    scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
     beside = "".join(
-        f"; {method_title(other['method'])} beside it: {_percent(other['final_accuracy'])}" for other in against
+        f"; {method_title(other['method'])} beside it: {percent(other['final_accuracy'])}" for other in against
     )
     robust = robust_text(summary, names)
     attacked = f"\n  {robust}" if robust else ""
@@ -77,10 +88,10 @@ def attack_text(summary: Mapping[str, Any]) -> str:
         summary: of a run under attack.
     """
     agreement, alone = summary["honest_ari"], summary["attackers_alone"]
-    parts = [f"accuracy {_percent(summary['honest_accuracy'])}"]
-    parts += [f"bottom 10% {_percent(summary['honest_bottom_decile'])}"]
-    parts += [] if agreement is None else [f"ARI {agreement:.2f}"]
-    shown = "" if alone is None else f", {alone:.0%} alone"
+    parts = [f"accuracy {percent(summary['honest_accuracy'])}"]
+    parts += [f"bottom 10% {percent(summary['honest_bottom_decile'])}"]
+    parts += [] if agreement is None else [f"ARI {MEASURES['honest_ari'].text(agreement)}"]
+    shown = "" if alone is None else f", {percent(alone, digits=0)} alone"
     suspects = f"; {_suspects(summary)}" if "rule_weights" in summary else ""
     return f"honest clients: {', '.join(parts)}; {count(len(summary['attackers']), 'attacker')}{shown}{suspects}"
 
@@ -101,22 +112,26 @@ def _suspects(summary: Mapping[str, Any]) -> str:
     return f"the rule suspects {count(len(clients), 'client')}, {guilty} of them attackers"
 
 
-def html(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """A table with a row per method: the main one, and those beside it."""
+def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) -> str:
+    """A table with a row per method: the main one, and those beside it.
+
+    Args:
+        summaries: of the runs.
+        own: their measures that have no place in every table.
+    """
     first = summaries[0]
-    attacked = "attackers" in first
-    names = ("honest_accuracy", "honest_bottom_decile", "attackers_alone") if attacked else ()
+    accuracies = measures_of(COLUMNS)
+    others = [*measures_of(ATTACKED if "attackers" in first else ()), *own]
     rows = {
         method_title(one["method"]): (
-            _percent(one["final_accuracy"]),
-            _percent(one["best_accuracy"]),
-            _percent(one["bottom_decile"]),
+            *(measure.text_with_unit(one[measure.name]) for measure in accuracies),
             _clusters(one),
-            *(_percent(one[name]) for name in names),
+            *(measure.text_with_unit(one[measure.name]) for measure in others),
         )
         for one in summaries
     }
-    heads = (*COLUMNS, *(ATTACKED if attacked else ()))
+    heads = [measure.short or measure.label for measure in accuracies]
+    heads += [MEASURES["clusters"].head, *(measure.short or measure.label for measure in others)]
     return html_table(f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads)
 
 
@@ -128,7 +143,3 @@ def _clusters(summary: Mapping[str, Any]) -> str:
     sizes = summary["cluster_sizes"] or []
     shown = f" of {', '.join(map(str, sizes))} clients" if 0 < len(sizes) <= 8 else ""
     return f"{count(summary['clusters'], 'cluster')}{shown}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"

@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
 from fedkin.core.world import LateReply, World, client_names, late_replies
-from fedkin.run.observations import Observations
+from fedkin.run.metrics.observations import Observations
 
 
 class InstrumentedWorld:

@@ -18,14 +18,15 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
 from fedkin.core.world import World
+from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
-from fedkin.run.cluster_metrics import GroundTruth
 from fedkin.run.description import method_in
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import OnRound, RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
@@ -98,6 +99,7 @@ class Experiment(Generic[W]):
     resume: bool = False
     trackers: Sequence[Tracker] = ()
     options: Mapping[str, Option] = field(default_factory=dict)  # of all methods, by section
+    measures: tuple[Measure, ...] = ()  # of the user's own, of all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -134,6 +136,7 @@ class Experiment(Generic[W]):
             clients=self.worlds.clients,
             options=self.options,
             trackers=self.trackers,
+            measures=self.measures,
             folder=folder,
             true_clusters=true_clusters,
         )
@@ -172,11 +175,9 @@ class Experiment(Generic[W]):
         """One method's run; ``others`` lists those beside it, None where it is one of those itself."""
         settings = {**self.description["run"], "against": others or []}
         description = {**self.description, "method": entry, "run": settings}
-        opened, folder, identity = self.worlds.open(entry, method), None, fingerprint(description, *digests)
-        if out is not None and resume:
-            folder = Folder.reopen(out, description, identity, warns=others is not None)
-        elif out is not None:
-            folder = Folder.create(out, description, identity)
+        opened = self.worlds.open(entry, method)
+        identity = fingerprint(description, *digests)
+        folder = _folder(out, description, identity, resume, warns=others is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         earlier_records = partial(read_records, out) if out else tuple
         with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
@@ -190,6 +191,7 @@ class Experiment(Generic[W]):
                     ground_truth=opened.ground_truth,
                     folder=folder,
                     on_round=dispatch,
+                    measures=self.measures,
                 )
             except Exception:
                 if folder and not resume:
@@ -226,6 +228,15 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
         clients=clients,
         true_clusters=facts.true_clusters,
     )
+
+
+def _folder(out: Path | None, description: Description, identity: str, resume: bool, warns: bool) -> Folder | None:
+    """The folder that keeps a run, begun or reopened; None where none does."""
+    if out is None:
+        return None
+    if resume:
+        return Folder.reopen(out, description, identity, warns=warns)
+    return Folder.create(out, description, identity)
 
 
 def method_places(methods: Methods) -> list[str]:

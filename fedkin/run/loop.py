@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,19 @@ from fedkin.core.method import UNASSIGNED, ClientRemark, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import EXTRA, SCORE
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import NO_OPTIONS, ActiveOptions, WithOptions, evaluation_task
-from fedkin.run.checkpoint import BestRound, Checkpoint
-from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth
+from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cohort_selection import select_cohort
-from fedkin.run.final_scores import accuracy_all_clients, best_record, final_record
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.ledger_record import ledger_record
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
-from fedkin.run.metrics import EvaluationResults, accuracy_record, score, training_record
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, score, training_record
+from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
+from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
 from fedkin.run.migrations import Migrations, find_migrations
 from fedkin.run.run_folder import Folder
 from fedkin.run.stopping import is_complete, stop_after_round, stop_by_options, stop_by_reply, stop_of_resumed
@@ -67,6 +69,7 @@ def run(
     ground_truth: Callable[[], GroundTruth] = GroundTruth,
     folder: Folder | None = None,
     on_round: OnRound | None = None,
+    measures: Sequence[Measure] = (),
 ) -> RunState:
     """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
 
@@ -86,6 +89,7 @@ def run(
         ground_truth: what is known of the present round in a simulation only.
         folder: keeps records and checkpoints.
         on_round: called with the record of every round; where it returns ``STOP``, the run ends after that round.
+        measures: of the user's own, of the rounds that are scored.
 
     Raises:
         ConfigError: the cohort is larger than the number of clients, or the method needs what is not there.
@@ -98,6 +102,7 @@ def run(
     instrumented = InstrumentedWorld(world)
     restored = folder.restore(world) if folder else None
     clock = _Clock(restored.checkpoint.seconds if restored else 0.0)
+    every_measure = (*EXTRA, *measures)
     recorder = _Recorder(
         instrumented=instrumented,
         name=name,
@@ -107,6 +112,7 @@ def run(
         clock=clock,
         plan=plan,
         options=options,
+        measures=every_measure,
     )
     runner = WithOptions(method, options)
     if restored:
@@ -135,12 +141,14 @@ def run(
         recorder.record(run_state, plan.evaluates(run_state.round), plan.checkpoints(run_state.round))
     if run_state.stopped:
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
-    _score_finally(run_state, world, runner, plan)
+    _score_finally(run_state, world, runner, plan, every_measure)
     run_state.memory = recorder.memory()
     return run_state
 
 
-def _score_finally(run_state: RunState, world: World, method: WithOptions, plan: Plan) -> None:
+def _score_finally(
+    run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
+) -> None:
     """Measure what is measured once."""
     validated, round = _scored_split(world) != "test", run_state.round
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
@@ -148,7 +156,7 @@ def _score_finally(run_state: RunState, world: World, method: WithOptions, plan:
     if validated or run_state.scored is None or (sampled and sample is None):  # a sample: the run ended early
         run_state.scored = score(world, run_state.state, round, sample=sample)
     if validated or sampled or run_state.records[-1]["accuracy"] is None:
-        run_state.final |= final_record(world, run_state.state, run_state.scored)
+        run_state.final |= final_record(world, run_state.state, run_state.scored, round, measures)
     if validated:
         run_state.final |= best_record(world, run_state.best, round, run_state.scored, sample)
     stream = Stream(plan.seed, round, "score")
@@ -214,6 +222,7 @@ class _Recorder:
     clock: _Clock
     plan: Plan
     options: ActiveOptions
+    measures: Sequence[Measure] = ()
 
     def __post_init__(self) -> None:
         self.split = _scored_split(self.instrumented.world)
@@ -272,12 +281,16 @@ class _Recorder:
     def _choose(self, run_state: RunState, record: Record) -> None:
         """Keep the round if validation samples find none better."""
         best, state = run_state.best, run_state.state
-        if self.split == "test" or not is_complete(record) or (best and record["accuracy"] <= best.accuracy):
+        if (
+            self.split == "test"
+            or not is_complete(record)
+            or (best and not SCORE.better(record[SCORE.column], best.accuracy))
+        ):
             return
         none = np.zeros(0, np.int64)
         on_clients = evaluation_task(state, self.instrumented.spec, none) is not None
         memory = self.instrumented.memory() if on_clients else {}
-        run_state.best = BestRound(run_state.round, record["accuracy"], state, memory)
+        run_state.best = BestRound(run_state.round, record[SCORE.column], state, memory)
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
         truth, reachable = self.ground_truth(), self.instrumented.clients(run_state.round)
@@ -292,6 +305,7 @@ class _Recorder:
             "method": self.name,
             **({} if self.split == "test" else {"split": self.split}),
             **accuracy_record(run_state.scored, run_state.state.clusters, truth.true_clusters),
+            **measures_record(run_state.scored, run_state.state, run_state.round, self.measures),
             **clustering,
             **peers_record(run_state.state, reachable, truth.true_clusters, keeps_trust),
             **training_record(observations, run_state.state),

@@ -18,14 +18,17 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
-from fedkin.run import checkpoint, cluster_metrics, display, integrity, run_folder
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import measures_in
+from fedkin.run import checkpoint, display, integrity, run_folder
 from fedkin.run.description import method_in
-from fedkin.run.final_scores import FINAL
+from fedkin.run.metrics import clustering
+from fedkin.run.metrics.final import BestRound, final_entries
 from fedkin.run.migrations import Migrations, migrations_table
 from fedkin.run.model_access import ModelAccess
 from fedkin.run.partial_rounds import away_rounds
 from fedkin.run.resuming import how_to_resume
-from fedkin.run.stopping import best_record, complete_rounds, failure, is_complete
+from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,15 +73,15 @@ class Run(ModelAccess):
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     migrations: list[Migrations] = field(default_factory=list)
     made_of: Parts | None = None
-    best: checkpoint.BestRound | None = None
+    best: BestRound | None = None
     final: Record = field(default_factory=dict)
 
     def __repr__(self) -> str:
         against = [other.summary() for other in self.against.values()]
-        return display.text(self.summary(), against, display.names_by_position(self.clients))
+        return display.text(self.summary(), against, display.names_by_position(self.clients), self.measures)
 
     def _repr_html_(self) -> str:
-        return display.html([run.summary() for run in (self, *self.against.values())])
+        return display.html([run.summary() for run in (self, *self.against.values())], self.measures)
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -108,6 +111,11 @@ class Run(ModelAccess):
 
         return pd.DataFrame(self.records).set_index("round")
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that stand in every table of the run, behind those that have a place there."""
+        return measures_in(self.config)
+
     def migrations_frame(self) -> pd.DataFrame:
         """One row per change of a client's cluster: round, client, name where clients have names, from_cluster and
         to_cluster (-1: none), in the order of rounds."""
@@ -122,7 +130,7 @@ class Run(ModelAccess):
         which one was not, and ``scored`` and ``scored_of`` say how many were in the last round, where that is one;
         ``rounds_to_target`` the first complete round that reaches ``run.target``;
         ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the model that they
-        would get today (``run.final_scores``); ``stopped`` says after which round the run has ended early, and why;
+        would get today (``run.metrics.final``); ``stopped`` says after which round the run has ended early, and why;
         ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
         ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table I. Rounds that were
         not scored, or were partial, count for neither.
@@ -142,9 +150,9 @@ class Run(ModelAccess):
         ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
         matched one, over those that got there.
         """
-        complete, best = complete_rounds(self.records), best_record(self.records)
+        best = best_record(self.records)
         last, target = self.records[-1], self.config["run"].get("target")
-        reached = [r["round"] for r in complete if target is not None and r["accuracy"] >= target]
+        reached = first_to_reach(self.records, target)
         discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
         return {
             "method": method_in(self.config),
@@ -158,9 +166,10 @@ class Run(ModelAccess):
             "final_accuracy": last["accuracy"],
             "median_client": last["median_client"],
             "bottom_decile": last["bottom_decile"],
+            **{measure.name: last.get(measure.name) for measure in self.measures},
             "accuracy_all_clients": last["accuracy"] if is_complete(last) else None,
             "target": target,
-            "rounds_to_target": min(reached, default=None),
+            "rounds_to_target": reached["round"] if reached else None,
             "clusters": self.state.clusters,
             "configured_clusters": configured_clusters(self.config["method"]),
             "cluster_sizes": last["cluster_sizes"],
@@ -170,7 +179,7 @@ class Run(ModelAccess):
             "ari": last["ari"],
             "nmi": last["nmi"],
             **{name: last[name] for name in _OF_PEERS if name in last},
-            **cluster_metrics.summary(self.records),
+            **clustering.summary(self.records),
             "discrepancy_sum_mean": float(np.mean(discrepancies)) if discrepancies else None,
             "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
             "missing": sum(r["missing"] for r in self.records),
@@ -271,7 +280,7 @@ class Run(ModelAccess):
             migrations,
             made_of,
             last.best,
-            _final(source / SUMMARY),
+            _final(source / SUMMARY, config),
         )
 
 
@@ -290,11 +299,10 @@ def _parts(
     return made_of
 
 
-def _final(path: Path) -> Record:
+def _final(path: Path, config: dict[str, Any]) -> Record:
     """What the summary in a folder has that no round's record has."""
     try:
-        summary = json.loads(path.read_text())
-        return {name: summary[name] for name in FINAL if name in summary}
+        return final_entries(json.loads(path.read_text()), config)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 

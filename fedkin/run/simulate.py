@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedkin.config import registry
+from fedkin.config import own_measures, registry
 from fedkin.config.engine import check_engine, check_sums
 from fedkin.config.option_registry import make_options
 from fedkin.config.plan import Plan, Selection
@@ -22,6 +22,7 @@ from fedkin.core.progress import shown
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.measures.measure import Measure
 from fedkin.options.base import Option
 from fedkin.options.with_options import by_section
 from fedkin.run.argument_checks import check_made
@@ -74,6 +75,7 @@ def simulate(
     on_round: OnRound | None = None,
     progress: bool | None = None,
     track: Sequence[str | Tracker] = (),
+    measures: Sequence[Measure | str] | Measure = (),
 ) -> Run:
     """Run a method in the simulator, and others beside it on the same data, seeds and cohorts.
 
@@ -107,7 +109,8 @@ def simulate(
         checkpoint_every: rounds from one checkpoint to the next.
         selection: ``uniform``, ``round_robin`` (all clients take turns once, then uniform), or ``poisson`` (each
             client with probability cohort / N, whatever the others).
-        global_model: score the mean of the cluster models, too (``run.metrics.global_record`` says what is recorded).
+        global_model: score the mean of the cluster models, too (``run.metrics.accuracy.global_record`` says what is
+            recorded).
         patience: stop after so many rounds without a better score; the data must have a validation split
             (``data.with_validation(0.1)``).
         until: stop at the first round whose score reaches it, where every reachable client has a cluster.
@@ -127,6 +130,7 @@ def simulate(
         progress: whether to show bars (plain lines where there is no terminal); by default on a terminal and in a
             notebook.
         track: ``tensorboard``, ``mlflow``, ``wandb``, or trackers of your own (``Tracker``).
+        measures: of your own (``fk.Measure(...)``, or ``"module:Measure"``), of the rounds that are scored.
 
     Raises:
         ConfigError: a cohort or a number of clusters larger than the number of clients; a method named twice; a
@@ -140,13 +144,12 @@ def simulate(
     model, local, scenario = trainable(model), local or LocalTraining(), scenario or Population()
     ends = (patience, until, evaluate_clients, sample_at_end)
     plan = Plan(rounds, cohort, seed, evaluate_every, checkpoint_every, selection, global_model, *ends)
-    target = plain(target)
-    devices, clients_per_batch, actors = plain([devices, clients_per_batch, actors])
+    target, devices, clients_per_batch, actors = plain([target, devices, clients_per_batch, actors])
     numbers = {"devices": devices, "clients_per_batch": clients_per_batch, "actors": actors}
     _refuse_settings(local, target, numbers, resume and not out)
     sections = by_section(options)
-    settings = {**dataclasses.asdict(plan), "target": target, "clients_per_batch": clients_per_batch}
-    settings |= {"sum_by_actor": True} if sum_by_actor else {}
+    entries, own = own_measures.resolved(measures, "measures")
+    settings = _settings(plan, target, clients_per_batch, sum_by_actor, entries)
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(sections)
     compute = (devices, clients_per_batch, check_engine(engine), actors, check_sums(sum_by_actor, engine))
     for option in sections.values():
@@ -156,7 +159,8 @@ def simulate(
     folder = user_path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
         trackers = make_trackers(track, folder)
-        return _run(Experiment(worlds, plan, description, listener, resume, trackers, sections), methods, folder)
+        experiment = Experiment(worlds, plan, description, listener, resume, trackers, sections, own)
+        return _run(experiment, methods, folder)
 
 
 def execute(
@@ -223,7 +227,8 @@ def from_config(
     methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
     description = config.description()
     description["data"] = {**description["data"], **label_names(federated)}
-    experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options)
+    measures = own_measures.made(config.run.measures)
+    experiment = Experiment(worlds, config.plan, description, on_round, resume, options=options, measures=measures)
     return experiment, methods
 
 
@@ -271,6 +276,19 @@ def _description(
         "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
         "scenario": plain_values(scenario),
         "run": {key: plain(value) for key, value in settings.items() if value is not None},
+    }
+
+
+def _settings(
+    plan: Plan, target: float | None, clients_per_batch: int | None, sum_by_actor: bool, measures: list[Values]
+) -> dict[str, Any]:
+    """What a description says of [run]; options that are off are left out."""
+    return {
+        **dataclasses.asdict(plan),
+        "target": target,
+        "clients_per_batch": clients_per_batch,
+        **({"sum_by_actor": True} if sum_by_actor else {}),
+        **({"measures": measures} if measures else {}),
     }
 
 

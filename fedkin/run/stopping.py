@@ -13,6 +13,7 @@ from typing import Any
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
+from fedkin.measures.table import SCORE
 from fedkin.options.with_options import ActiveOptions
 
 UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
@@ -28,12 +29,29 @@ def complete_rounds(records: Sequence[Record]) -> list[Record]:
 
 def is_complete(record: Record) -> bool:
     """Whether a round was scored, every reachable client had a cluster, and every client that has one was scored."""
-    return record["accuracy"] is not None and not record["partial"]
+    return record[SCORE.column] is not None and not record["partial"]
 
 
 def best_record(records: Sequence[Record]) -> Record | None:
-    """The record of the complete round with the highest score, the first of equals; None where no round is complete."""
-    return max(complete_rounds(records), key=lambda record: record["accuracy"], default=None)
+    """The record of the complete round with the best score, the first of equals; None where no round is complete."""
+    return max(complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None)
+
+
+def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
+    """The record of the first complete round whose score reaches a target; None where none does.
+
+    Args:
+        records: of the run.
+        target: a score; None is never reached.
+    """
+    if target is None:
+        return None
+    return next((record for record in complete_rounds(records) if reaches(record[SCORE.column], target)), None)
+
+
+def reaches(score: float | int, target: float | int) -> bool:
+    """Whether a score is as good as a target, or better."""
+    return not SCORE.better(target, score)
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
@@ -45,8 +63,8 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
     last, best = records[-1], best_record(records)
     if best is None or not is_complete(last) or not 0 < last["round"] < plan.rounds:
         return None
-    score, waited = last["accuracy"], last["round"] - best["round"]
-    if plan.until is not None and score >= plan.until:
+    score, waited = last[SCORE.column], last["round"] - best["round"]
+    if plan.until is not None and reaches(score, plan.until):
         return stop_record(plan, last["round"], f"the score {score:.4f} reaches run.until = {plan.until}")
     if plan.patience is not None and waited >= plan.patience:
         reason = f"run.patience = {plan.patience}, and no score is better than that of round {best['round']}"

@@ -14,7 +14,7 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.metrics import finite_or_none
+from fedkin.run.metrics.accuracy import finite_or_none
 
 if TYPE_CHECKING:
     from fedkin.run.results import Run

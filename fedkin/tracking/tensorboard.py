@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin.core.errors import StorageError
 from fedkin.core.records import Record
+from fedkin.measures.table import measures_in
 from fedkin.tracking.optional_import import import_library
 from fedkin.tracking.tracker import flat_numbers, flat_settings
 
@@ -25,6 +26,7 @@ class TensorBoard:
         """A run begins, or goes on."""
         assert folder is not None
         self._folder, self._settings = folder, flat_settings(description)
+        self._compared = (*_COMPARED, *(measure.column for measure in measures_in(description)))
         self._known = any(folder.glob("events.out.tfevents.*"))
         self._writer: Any = None
 
@@ -38,7 +40,7 @@ class TensorBoard:
             (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
             self._size = 0
             if not self._known:  # writes the numbers that it is given, too
-                compared = {name: numbers.pop(name) for name in _COMPARED if name in numbers}
+                compared = {name: numbers.pop(name) for name in self._compared if name in numbers}
                 self._writer.add_hparams(self._settings, compared, name=".", global_step=round)
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, round)

@@ -19,7 +19,7 @@ from fedkin.methods.policies import cluster_by_loss
 from fedkin.options.base import RunFacts
 from fedkin.options.with_options import ActiveOptions, WithOptions, by_section, refusal
 from fedkin.run import loop
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.steps import prequential_accuracy
 from fedkin.simulation.engine import SimulatedWorld

@@ -13,7 +13,7 @@ import fedkin as fk
 from fedkin.core.errors import FedkinError
 from fedkin.data.federated import FederatedData
 from fedkin.run.display import SUSPECT
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.scenarios.poisoning import triggered_test
 from fedkin.simulation.engine import SimulatedWorld
 from papers.result_store import Job, Line

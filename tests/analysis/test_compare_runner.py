@@ -20,8 +20,8 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_state import comparison_state
 from fedkin.config import registry
 from fedkin.config import run as configuration
-from fedkin.config.comparison_grid import MEASURES
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
+from fedkin.measures.table import COMPARED
 from fedkin.reporting import comparison_progress, comparison_tables
 from fedkin.reporting.comparison_tables import findings
 from fedkin.run.results import Run
@@ -461,7 +461,7 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
-    assert set(MEASURES.values()) - {"validation_accuracy"} <= set(summary)  # which has validation samples only
+    assert set(COMPARED) - {"validation_accuracy"} <= set(summary)  # which has validation samples only
 
 
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.analysis.scores import score
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
+from fedkin.measures.table import compared_by
 from fedkin.models import mclr
 from fedkin.run.results import Run
 from tests.analysis.written_comparisons import comparison
@@ -181,8 +182,8 @@ def test_where_clients_have_no_cluster_methods_are_compared_over_all_clients() -
     summary = {**run.summary(), "accuracy_all_clients": 0.25}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "summary", lambda self: summary)
-        assert [score(run, measure).value for measure in ("final", "best")] == [0.25, 0.6]
-        assert np.isnan(score(run, "bottom").value)
+        assert [score(run, compared_by(measure)).value for measure in ("final", "best")] == [0.25, 0.6]
+        assert np.isnan(score(run, compared_by("bottom")).value)
 
 
 def test_a_last_round_with_unassigned_clients_is_no_match_for_one_that_served_all() -> None:

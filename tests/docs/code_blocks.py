@@ -63,6 +63,8 @@ GIVEN = {
     ("many-machines.md", "study.toml"): "quickstart.md",
     ("write-a-method.md", "study.toml"): "quickstart.md",
 }
+# The file that a page calls its first block, for configurations that import it.
+NAMED_FILES = {"write-a-method.md": "signature.py", "write-a-measure.md": "mymeasures.py"}
 
 
 def read(page: Path) -> Document:
@@ -161,9 +163,9 @@ def write_given(page: Path) -> None:
         if name == page.name:
             shown = [block for block in blocks(read(page.parent / source)) if language_of(block) == "toml"]
             write_toml(next(block for block in shown if block.parsed.startswith(f"# {file}\n")))
-    if page.name == "write-a-method.md":  # its first block is the file that it calls signature.py
+    if page.name in NAMED_FILES:  # its first block is a file
         first = next(block for block in blocks(read(page)) if language_of(block) == "python")
-        Path("signature.py").write_text(first.parsed)
+        Path(NAMED_FILES[page.name]).write_text(first.parsed)
 
 
 def leave(block: Example) -> None:

@@ -37,6 +37,7 @@ ABOUT = {  # what a package is for, in two words
     "server": "Flower",
     "p2p": "Zenoh",
     "tracking": "TensorBoard ...",
+    "run.metrics": "scores of a round",
     "run": "loop, folder",
     "server.deploy": "init, check, run",
     "analysis": "seeds, statistics",

@@ -22,7 +22,7 @@ PACKAGES: dict[str, str] = {
     "models": "core",
     "data": "core measures",
     "scenarios": "core data",
-    "tracking": "core",
+    "tracking": "core measures",
     "options": "core",
     "options.personal": "core tasks options",
     "options.robust": "core measures clustering options",
@@ -32,22 +32,22 @@ PACKAGES: dict[str, str] = {
     "options.privacy": "core secret tracking options options.secret",
     "simulation": "core models data scenarios",
     "simulation.torch": "core data models simulation",
-    "config": "core methods models data scenarios simulation.torch options",
+    "config": "core measures methods models data scenarios simulation.torch options",
     "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
     "p2p": "core tasks methods config security simulation",
+    "run.metrics": "core tasks measures methods simulation options",
     "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
-    "options options.attack options.robust options.secret options.privacy",
+    "options options.robust options.secret options.privacy run.metrics",
     "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
     "options reporting",
     "analysis": "core tasks methods measures clustering data simulation config tracking run options.privacy",
-    "analysis.compare": "core config run analysis options.attack",
+    "analysis.compare": "core measures config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
-    "reporting": "core config run analysis analysis.compare analysis.advise options.attack options.privacy",
-    "reporting.html": "core tasks measures config data simulation run analysis analysis.compare reporting "
-    "options.attack",
+    "reporting": "core measures config run analysis analysis.compare analysis.advise options.privacy",
+    "reporting.html": "core tasks measures config data simulation run run.metrics analysis analysis.compare reporting",
     "estimator": "core data config run export",
-    "cli": "core data config export run analysis analysis.compare analysis.advise "
+    "cli": "core measures data config export run analysis analysis.compare analysis.advise "
     "reporting reporting.html p2p server.deploy papers",
     "": "every package",  # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command
 }

@@ -21,7 +21,8 @@ FedAvgM FedAdam FedYogi FedAdagrad Option PersonalHead PersonalModel
 Byzantine
 ClientDP
 Adam AdamW Schedule CheckpointError ChecksumError ConfigError DataError
-FedkinError LateReplies Ledger LocalTraining Method MethodError MissingExtra ModelError
+FedkinError LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra ModelError
+ScoredClients
 ModelSpec
 Population RobustAggregation Run SGD Scores SecretSums
 SimulatedWorld State StorageError Stream prequential_accuracy

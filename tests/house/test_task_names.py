@@ -116,7 +116,7 @@ def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
 
 def test_other_files_do() -> None:
     """Those of the tasks themselves, of methods, and of the observations of a round."""
-    for path in ("tasks/losses.py", "methods/ifca.py", "run/observations.py"):
+    for path in ("tasks/losses.py", "methods/ifca.py", "run/metrics/observations.py"):
         assert named_tasks((ROOT / path).read_text()), path
 
 

@@ -12,7 +12,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.methods.ditto import Ditto, DittoState
 from fedkin.methods.fedavg import FedAvg
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.quadratics import quadratic_world
 

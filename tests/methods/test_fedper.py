@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedper import FedPer, FedPerState, FedRep
 from fedkin.models import mclr, mlp
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.fake_world import FakeWorld, _Quadratic
 from tests.simulation.small_federation import federation
 

@@ -18,7 +18,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedsoft import FedSoft, FedSoftState, selection_probabilities
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.soft_centers import Importance, TrainTowards, mixed

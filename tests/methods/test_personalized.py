@@ -22,7 +22,7 @@ from fedkin.options.server_optimizer import FedAdam
 from fedkin.options.with_options import WithOptions, evaluation_task
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods import test_conformance as conformance

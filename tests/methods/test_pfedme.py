@@ -13,7 +13,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.schedule import Schedule
 from fedkin.core.training import LocalTraining
 from fedkin.methods.pfedme import PFedMe, PFedMeState
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.quadratics import quadratic_world
 

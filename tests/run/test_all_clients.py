@@ -18,8 +18,8 @@ from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FlexCFL
 from fedkin.models import mclr
-from fedkin.run import final_scores
 from fedkin.run.loop import run
+from fedkin.run.metrics import final
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.losses import Losses
@@ -142,7 +142,7 @@ def test_what_cannot_be_placed_has_no_number(caplog: pytest.LogCaptureFixture, m
     track = run(fake_world(), Unable(), replace(plan, seed=cohort_known))
     assert track.final["accuracy_all_clients"] is None
     assert "accuracy over all clients is not known: nobody can be placed" in caplog.text
-    monkeypatch.setattr(final_scores, "MAX_PLACED", 5)
+    monkeypatch.setattr(final, "MAX_PLACED", 5)
     assert run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"] is None
 
 

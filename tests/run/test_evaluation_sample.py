@@ -9,7 +9,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.reporting import progress
-from fedkin.run.evaluation_sample import draw_sample, estimate
+from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
 
 
 def test_every_cluster_has_its_share_and_at_least_two() -> None:

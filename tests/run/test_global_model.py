@@ -21,7 +21,7 @@ from fedkin.methods import FedAvg, FedPer, Gossip
 from fedkin.models import mclr
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import run
-from fedkin.run.metrics import accuracy_record, mean_and_distances, score
+from fedkin.run.metrics.accuracy import accuracy_record, mean_and_distances, score
 from fedkin.simulation.fake_world import FakeWorld
 from tests.run.toy_method import Toy, fake_world
 from tests.server.memory_transport import MemoryTransport

@@ -17,6 +17,7 @@ from fedkin.config.run import from_dict
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
+from fedkin.measures.table import compared_by
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.stopping import failure, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
 from tests.run.validated_world import Saying, constant_data, said
@@ -173,9 +174,12 @@ def test_a_final_score_over_some_of_the_clients_is_known_as_such() -> None:
         Saying(known=0), data, evaluate_every=3, cohort=1, on_round=lambda r: fk.STOP if r["round"] == 1 else None
     )
     assert run.records[-1]["partial"] is None and is_partial(run)
-    assert np.isnan(score(run, "bottom").value) and score(run, "final").value == run.summary()["accuracy_all_clients"]
+    assert (
+        np.isnan(score(run, compared_by("bottom")).value)
+        and score(run, compared_by("final")).value == run.summary()["accuracy_all_clients"]
+    )
     whole = said(data=data, evaluate_every=3, on_round=lambda r: fk.STOP if r["round"] == 1 else None)
-    assert not is_partial(whole) and score(whole, "bottom").value == 0.6
+    assert not is_partial(whole) and score(whole, compared_by("bottom")).value == 0.6
 
 
 def test_the_rounds_of_a_stopped_run_are_those_of_a_longer_one() -> None:

@@ -21,9 +21,9 @@ from fedkin.data.federated import FederatedData
 from fedkin.models import mclr, mlp
 from fedkin.run import checkpoint
 from fedkin.run.checkpoint import BestRound
-from fedkin.run.final_scores import best_record
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.metrics import score
+from fedkin.run.metrics.accuracy import score
+from fedkin.run.metrics.final import best_record
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import Evaluate
 from tests.run.validated_world import Saying, constant_data, constant_model, said

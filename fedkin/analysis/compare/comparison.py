@@ -18,9 +18,10 @@ from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
-from fedkin.config.comparison_grid import Grid, check_measure
+from fedkin.config.comparison_grid import Grid
 from fedkin.core.storage import user_path, write_atomic
-from fedkin.options.attack.attack_record import HONEST
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import AGREEMENT, HONEST, MEANS
 from fedkin.run import run_folder
 from fedkin.run.results import Run
 
@@ -164,14 +165,7 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for name in ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile"):
-            row |= mean_and_interval(name, [summary[name] for summary in summaries])
-        if any("validation_accuracy" in summary for summary in summaries):
-            row |= mean_and_interval("validation_accuracy", [one.get("validation_accuracy") for one in summaries])
-        for name in ("ari", "nmi"):
-            if any(summary.get(name) is not None for summary in summaries):
-                row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
-        for name in HONEST if any("attackers" in summary for summary in summaries) else ():
+        for name in _averaged(summaries, self.grid.measures):
             row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
@@ -196,28 +190,27 @@ class Comparison:
 
         Raises ConfigError for another measure.
         """
-        measure = self.by if measure is None else measure
-        check_measure(measure)
-        tables = [self._pairs(setting, measure).assign(setting=setting, measure=measure) for setting in self.settings]
-        whole = pd.concat(tables, ignore_index=True)
+        compared = self.grid.measure(measure)
+        tables = [self._pairs(setting, compared).assign(setting=setting) for setting in self.settings]
+        whole = pd.concat(tables, ignore_index=True).assign(measure=compared.by)
         first = ["setting", "measure"]
         return whole.reindex(columns=[*first, *(name for name in whole.columns if name not in first)])
 
-    def scores(self, setting: str, measure: str) -> dict[str, Float[np.ndarray, "S"]]:
+    def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
         """What methods are compared by, one number per seed, NaN where there is none (``scores.score``)."""
-        return self._scores_and_reasons(setting, measure)[0]
+        return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
     def _scores_and_reasons(
-        self, setting: str, measure: str
+        self, setting: str, measure: Measure
     ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
         runs = {m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods}
         return scores_by_method(runs, measure)
 
-    def _pairs(self, setting: str, measure: str) -> pd.DataFrame:
+    def _pairs(self, setting: str, measure: Measure) -> pd.DataFrame:
         values, reasons = self._scores_and_reasons(setting, measure)
         values = {method: scores for method, scores in values.items() if not self.refused(setting, method)}
         log_reasons(f"{setting}: {reason}" if setting else reason for reason in reasons.values())
-        return pairs(values, None, reasons)
+        return pairs(values, None, reasons, measure.sign)
 
     def ranks(self, measure: str | None = None) -> Ranks:
         """Average ranks of the methods over the settings in which no score is missing, and the tests of Friedman,
@@ -228,10 +221,9 @@ class Comparison:
 
         Raises ConfigError for another measure.
         """
-        measure = self.by if measure is None else measure
-        check_measure(measure)
+        compared = self.grid.measure(measure)
         means = {s: {m: np.mean(v) for m, v in self.scores(s, measure).items()} for s in self.settings}
-        return rank(pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()))
+        return rank(pd.DataFrame.from_dict(means, orient="index", columns=self._ranked_methods()), compared.sign)
 
     def _ranked_methods(self) -> list[str]:
         """The methods, but those that could not be run in any setting."""
@@ -247,8 +239,6 @@ class Comparison:
         """
         if len(self.settings) == 1:
             return None
-        measure = self.by if measure is None else measure
-        check_measure(measure)
         ranked = self._ranked_methods()
         lacking: dict[str, list[str]] = {}
         for setting in self.settings:
@@ -320,6 +310,18 @@ class Comparison:
         kept = read_failed(folder)
         failed = {cell.key: reason for cell in cells if (reason := kept.get(cell.key)) and cell.key not in runs}
         return cls(grid, runs, failed, folder)
+
+
+def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
+    """The measures of which a row has means: some always, the others where a run has them."""
+    agreement = [name for name in AGREEMENT if any(one.get(name) is not None for one in summaries)]
+    return [
+        *MEANS,
+        *(["validation_accuracy"] if any("validation_accuracy" in one for one in summaries) else []),
+        *agreement,
+        *(HONEST if any("attackers" in one for one in summaries) else ()),
+        *(measure.name for measure in own),
+    ]
 
 
 def _last_score(run: Run) -> float | None:

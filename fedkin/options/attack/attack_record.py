@@ -14,9 +14,6 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.measures.fairness import bottom_decile
 from fedkin.options.base import RunEnd
 
-HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")  # entries that are one number
-ATTACKED = (*HONEST, "attackers", "rule_weights")  # entries of a summary
-
 
 def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     """What a summary says of an attack.

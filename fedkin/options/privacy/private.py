@@ -113,6 +113,11 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
                 f"privacy: run.{name} stops by scores of clients, which no noise covers, and the last round would show "
                 "them: leave it out"
             )
+    if main.measures:
+        raise ConfigError(
+            f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are computed of scores of "
+            "clients, which no noise covers: leave them out"
+        )
     for tracker in main.trackers:
         if not isinstance(tracker, TensorBoard):
             raise ConfigError(

@@ -5,6 +5,7 @@ S seeds, R rounds, N clients.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +16,13 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, rounded, thinned
 from fedkin.run.results import Run
 
+_LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # of units
+
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the agreement with them
-    (``ari``); over several seeds the mean and its 95% interval.
+    (``ari``), and the measures of the runs that have no chart otherwise; over several seeds the mean and its 95%
+    interval.
 
     Rounds in which some client had no cluster yet, or was away (in any seed), are in ``partial`` instead of
     ``accuracy``.
@@ -32,6 +36,9 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     bands = {"accuracy": _band(accuracy, ~partial), "bottom_decile": _band(decile, np.full(length, True))}
     if np.isfinite(ari).any():
         bands["ari"] = _band(ari, np.full(length, True), least=-1.0)
+    for measure in runs[0].measures:
+        least, most = _LIMITS.get(measure.unit, (-math.inf, math.inf))
+        bands[measure.name] = _band(_column(runs, measure.column, length), np.full(length, True), least, most)
     for name, band in bands.items():
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
             chart[f"{name}{ending}"] = rounded(values[rounds])
@@ -73,12 +80,14 @@ def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S
     return np.array([[np.nan if value is None else value for value in row] for row in rows], np.float64)
 
 
-def _band(values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"], least: float = 0.0) -> Band:
+def _band(
+    values: Float[np.ndarray, "S R"], rounds: Bool[np.ndarray, "R"], least: float = 0.0, most: float = 1.0
+) -> Band:
     """Mean and interval in those of the rounds that all seeds have, cut to the values that are possible, ``least`` to
-    1; the interval from 3 seeds on."""
+    ``most``; the interval from 3 seeds on."""
     known = rounds & np.isfinite(values).all(axis=0)
     band = interval(np.where(known, values, 0.0))
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))
     if len(values) < LEAST_SEEDS:
         return Band(mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan))
-    return Band(mean, low.clip(least, 1), high.clip(least, 1))
+    return Band(mean, low.clip(least, most), high.clip(least, most))

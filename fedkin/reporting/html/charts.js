@@ -78,6 +78,11 @@ function indices(curves, title) {
   return { tickformat: ".1f", range: [low - 0.03, 1.03], zeroline: false, title: { text: title, standoff: 10 } };
 }
 
+// An axis of any other numbers.
+function numbers(curves, title) {
+  return { zeroline: false, title: { text: title, standoff: 10 } };
+}
+
 // All values at a round, in one box.
 const unified = { hovermode: "x unified" };
 
@@ -111,12 +116,12 @@ function some(count, limit = 12) { // evenly spread places of a list
 const scoredSplit = () => report.accuracy[state.setting].split; // the samples on which rounds were scored
 
 // Curves of all methods in a setting, with their intervals.
-function overRounds(kind, title, what) {
-  const index = kind === "ari", hover = index ? "%{y:.2f}" : "%{y:.1%}";
-  const write = (value) => (!index ? percent(value) : value === null || value === undefined ? "-" : value.toFixed(2));
+function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index" : "share", digits: kind === "ari" ? 2 : 1 }) {
+  const index = measure.unit === "index", share = measure.unit === "share", hover = share ? "%{y:.1%}" : `%{y:.${measure.digits}f}`;
+  const write = (value) => (share ? percent(value, measure.digits) : value === null || value === undefined ? "-" : value.toFixed(measure.digits));
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
   const lines = chart.lines.map((line, i) => ({ ...line, i, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
-  if (!lines.length) return { empty: "The true clusters are not known." };
+  if (!lines.length) return { empty: kind === "ari" ? "The true clusters are not known." : "No round was scored." };
   if (lines.every((line) => line.y.every((v) => v === null) && !line.partial)) return { empty: "No client was tested." };
   const some_band = lines.some((line) => line.low.some((v) => v !== null));
   lines.forEach(({ method, i, rounds: x, y, low, high, partial }) => {
@@ -129,12 +134,12 @@ function overRounds(kind, title, what) {
     if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
     traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: hover });
   });
-  const end = (line) => write(last(line.y) ?? (index ? null : last(line.partial || [])));
+  const end = (line) => write(last(line.y) ?? (kind === "accuracy" || kind === "bottom_decile" ? last(line.partial || []) : null));
   const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
   const at = (line, k) => write(line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
   const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
   return {
-    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : shares)(drawn, title), ...eventLines(chart.events) }),
+    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : share ? shares : numbers)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
     note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet, or are away." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
@@ -373,4 +378,9 @@ const missing = "The similarity of this run's clients is not known; see the note
 
 function rgb(text) { // a colour of the theme may be written in three digits
   return text.length === 4 ? "#" + [...text.slice(1)].map((c) => c + c).join("") : text;
+}
+
+// Measures of the runs that have no chart among these.
+for (const measure of report.measures) {
+  charts["measure-" + measure.name] = () => overRounds(measure.name, measure.head, measure.title, measure);
 }

@@ -7,29 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from fedkin.measures.table import MEASURES, measures_of
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_intact
-from fedkin.run import cluster_metrics
+from fedkin.run.metrics import clustering
 from fedkin.run.results import Run
 
 HEADING = "Clusters, shifts and migrations"
-_COLUMNS = {  # of the table: what a run's numbers are called, and how one is written
-    "ARI at the end": ("ari", "{:.2f}"),
-    "migrations": ("migrations", "{:,.0f}"),
-    "stability (ARI)": ("stability", "{:.2f}"),
-    "shifts of data": ("data_shifts", "{:,.0f}"),
-    "of these detected": ("shift_recall", "{:.0%}"),
-    "detections with a cause": ("shift_precision", "{:.0%}"),
-    "rounds to detection": ("shift_delay", "{:.1f}"),
-    "right migrations": ("migration_precision", "{:.0%}"),
-    "changes followed": ("migration_recall", "{:.0%}"),
+_COLUMNS = {  # of the table: heads, and whose numbers stand below them
+    f"{MEASURES['ari'].head} at the end": MEASURES["ari"],
+    **{
+        measure.head: measure
+        for measure in measures_of(
+            (
+                *("migrations", "stability", "data_shifts", "shift_recall", "shift_precision", "shift_delay"),
+                *("migration_precision", "migration_recall"),
+            )
+        )
+    },
 }
 _NOTES = {  # what a column is, where it is shown
-    "ARI at the end": "ARI: adjusted Rand index, agreement with the true clusters, 1 is equal.",
-    "stability (ARI)": "Stability: agreement (adjusted Rand index) of a round's clusters with those before.",
-    "right migrations": "A right migration ends in the client's true cluster.",
-    "changes followed": "A change followed is one of a true cluster after which the client was in the right one again.",
+    "ari": "ARI: adjusted Rand index, agreement with the true clusters, 1 is equal.",
+    "stability": "Stability: agreement (adjusted Rand index) of a round's clusters with those before.",
+    "migration_precision": "A right migration ends in the client's true cluster.",
+    "migration_recall": "A change followed is one of a true cluster after which the client was in the right one again.",
 }
 
 
@@ -48,25 +50,28 @@ def clustering_table(report: ReportInput) -> Json | None:
     moved = any(numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None for _, numbers in rows)
     if not moved:
         return None
-    shown = {head: one for head, one in _COLUMNS.items() if any(numbers[one[0]] is not None for _, numbers in rows)}
-    cells = [[*first, *(_text(numbers[name], form) for name, form in shown.values())] for first, numbers in rows]
+    shown = {
+        head: measure
+        for head, measure in _COLUMNS.items()
+        if any(numbers[measure.name] is not None for _, numbers in rows)
+    }
+    cells = [
+        [*first, *(measure.text_with_unit(numbers[measure.name]) for measure in shown.values())]
+        for first, numbers in rows
+    ]
     heads = [*(["setting"] if several else []), "method", *shown]
-    notes = ["Means over the seeds.", *(note for head, note in _NOTES.items() if head in shown)]
+    notes = ["Means over the seeds.", *(_NOTES[measure.name] for measure in shown.values() if measure.name in _NOTES)]
     return {"heading": HEADING, "heads": heads, "rows": cells, "bold": [], "notes": notes}
 
 
 def _numbers(run: Run) -> dict[str, Any]:
     """The numbers of one run; ``data_shifts`` only where its data ever shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
-    return {**cluster_metrics.summary(run.records), "ari": run.records[-1].get("ari"), "data_shifts": shifts or None}
+    return {**clustering.summary(run.records), "ari": run.records[-1].get("ari"), "data_shifts": shifts or None}
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """Means over the runs that have a number."""
-    names = [name for name, _ in _COLUMNS.values()]
+    names = [measure.name for measure in _COLUMNS.values()]
     known = {name: [run[name] for run in runs if run.get(name) is not None] for name in names}
     return {name: float(np.mean(values)) if values else None for name, values in known.items()}
-
-
-def _text(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)

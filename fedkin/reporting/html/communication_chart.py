@@ -18,12 +18,3 @@ def communication(run: Run) -> list[Json]:
 def _row(operation: str, download: int, upload: int) -> Json:
     prefix, kind = next(((p, k) for p, k in _NOT_COUNTED.items() if operation.startswith(p)), ("", ""))
     return {"operation": operation.removeprefix(prefix), "kind": kind, "download": download, "upload": upload}
-
-
-def format_bytes(count: float | int) -> str:
-    """Bytes as a person reads them."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1000
-    raise AssertionError

@@ -6,15 +6,9 @@ from typing import NamedTuple
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.tables import rows_of
-from fedkin.reporting.comparison_tables import PLACES, best_rows, findings, heads, table_notes, texts
+from fedkin.measures.measure import Measure
+from fedkin.reporting.comparison_tables import best_rows, columns, findings, place_of, table_notes, texts
 from fedkin.reporting.html.json_values import Json
-
-_NAMES = {
-    "final": "final accuracy",
-    "best": "best accuracy",
-    "bottom": "bottom 10% of clients",
-    "validation": "best on validation",
-}
 
 
 class ComparisonSection(NamedTuple):
@@ -28,29 +22,31 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
     """The section of a comparison; empty where there is none."""
     if comparison is None:
         return ComparisonSection([], [])
-    by = comparison.by
-    tables = [_methods(comparison, by)]
-    pairs = [[*_setting(comparison, row["setting"]), *_pair(row)] for row in rows_of(comparison.differences(by))]
+    measure = comparison.grid.measure()
+    tables = [_methods(comparison, measure)]
+    pairs = [[*_setting(comparison, row["setting"]), *_pair(row, measure)] for row in rows_of(comparison.differences())]
     if pairs:
-        columns = ["method", "against", "seeds", f"{_NAMES[by]}, points", "95% interval", "p", "difference"]
-        columns = [*_setting(comparison, "setting"), *columns]
-        tables.append({"heading": "Statistical significance", "heads": columns, "rows": pairs, "bold": [], "notes": []})
-    return ComparisonSection(tables, findings(comparison, by))
+        gain = f"{measure.label}, points" if measure.points else measure.label
+        heads = ["method", "against", "seeds", gain, "95% interval", "p", "difference"]
+        heads = [*_setting(comparison, "setting"), *heads]
+        tables.append({"heading": "Statistical significance", "heads": heads, "rows": pairs, "bold": [], "notes": []})
+    return ComparisonSection(tables, findings(comparison))
 
 
-def _methods(comparison: Comparison, by: str) -> Json:
+def _methods(comparison: Comparison, measure: Measure) -> Json:
     """One row per setting and method."""
-    rows = best_rows(comparison, by)
+    shown, rows = columns(comparison), best_rows(comparison)
     first = [*_setting(comparison, "setting"), "method", "seeds"]
-    column = len(first) + PLACES[by]
+    column = len(first) + place_of(measure, shown)
     return {
         "heading": "Comparison",
-        "heads": [*first, *heads(comparison)],
+        "heads": [*first, *(column.head for column in shown)],
         "rows": [
-            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *texts(row)] for row, _ in rows
+            [*_setting(comparison, row["setting"]), row["method"], str(row["seeds"]), *texts(row, shown)]
+            for row, _ in rows
         ],
         "bold": [[place, column] for place, (row, best) in enumerate(rows) if row["method"] in best],
-        "notes": table_notes(comparison, by),
+        "notes": table_notes(comparison),
     }
 
 
@@ -59,10 +55,10 @@ def _setting(comparison: Comparison, cell: str) -> list[str]:
     return [cell] if len(comparison.settings) > 1 else []
 
 
-def _pair(row: Json) -> list[str]:
-    """A difference of two methods, in percentage points."""
+def _pair(row: Json, measure: Measure) -> list[str]:
+    """A difference of two methods; of shares, in percentage points."""
     names = ("difference", "low", "high")
-    gain, low, high = (None if row[name] is None else f"{100 * row[name]:+.1f}" for name in names)
+    gain, low, high = (None if row[name] is None else measure.gain_text(row[name]) for name in names)
     interval = "-" if low is None else f"{low} to {high}"
     p = "-" if row["p"] is None else f"{row['p']:.2g}"
     return [row["method"], row["against"], str(row["seeds"]), gain or "-", interval, p, row["verdict"]]

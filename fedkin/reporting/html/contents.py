@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.data.federated import FederatedData
+from fedkin.measures.measure import Measure
 from fedkin.reporting.html import comparison_section, similarity_charts
 from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
@@ -71,6 +72,7 @@ def contents(
         "hint": "" if similarity or similarities.by_key or _only_real(report) else similarity_charts.HINT,
         "table": methods_table(report),
         "clustering": clustering_table(report),
+        "measures": [_measure_chart(measure) for measure in report.measures],
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {key: similarity_charts.similarity_json(one) for key, one in similarities.by_key.items()},
         "runs": charts,
@@ -153,6 +155,19 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
     longest = max((run for several in runs.values() for run in several), key=lambda run: len(run.records))
     marked = events(longest, assignments(longest))
     return {"setting": setting, "split": longest.scored_split, "lines": lines, "events": marked}
+
+
+def _measure_chart(measure: Measure) -> Json:
+    """What a chart says of a measure that has no place in others."""
+    better = "" if measure.direction == "neither" else f" Better is {measure.direction}."
+    return {
+        "name": measure.name,
+        "head": measure.head,
+        "heading": measure.heading,
+        "title": f"{measure.title[:1].upper()}{measure.title[1:]}.{better}",
+        "unit": measure.unit,
+        "digits": measure.digits,
+    }
 
 
 def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Json:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkin.core.errors import FedkinError
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import megabytes
+from fedkin.measures.table import measures_in, measures_of
 from fedkin.reporting.html.report import report
 from fedkin.run import run_folder
 from fedkin.run.description import method_in
@@ -19,6 +22,11 @@ from fedkin.run.partial_rounds import partial_text
 
 _PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
 _LOG_LINES = 15
+_SHARES = measures_of(("accuracy", "bottom_decile"))
+HEADS = (
+    *("method", "round", *(measure.narrow for measure in _SHARES), "clusters"),
+    *("replies missing", "excluded", "moved", "MB down", "MB up"),
+)
 
 
 class DeploymentLines(NamedTuple):
@@ -75,6 +83,7 @@ class LivePage:
         return {
             "title": self.folder.name or str(self.folder),
             "state": f"{self.folder}: {state}; as of {time.strftime('%H:%M:%S')}",
+            "heads": [*HEADS, *(measure.head for measure in _measures(folders))],
             "runs": [row for row in rows if row],
             "parts": [list(part) for part in deployment.parts],
             "problems": list(deployment.problems or server.lines()),
@@ -118,18 +127,23 @@ def _row(folder: Path) -> list[str]:
     if not records:
         return []
     last, rounds = records[-1], config.get("run", {}).get("rounds", "?")
-    shares = [_percent(last.get(name)) for name in ("accuracy", "bottom_decile")]
+    shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
     mark = partial_text(last)
     shares[0] += f" ({mark})" if mark else ""
     moved = sum(int(record.get("migrations") or 0) for record in records)
     sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
-    sent = [f"{(last.get(name) or 0) / 1e6:,.1f}" for name in ("bytes_down", "bytes_up")]
+    sent = [megabytes(last.get(name) or 0, grouped=True) for name in ("bytes_down", "bytes_up")]
     nonfinite = last.get("nonfinite")
     excluded = None if nonfinite is None else nonfinite + (last.get("outliers") or 0)
     cells: Sequence[object] = (last.get("missing"), excluded, moved)
     texts = ["-" if cell is None else str(cell) for cell in cells]
-    return [method_in(config), f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent]
+    own = [measure.text_with_unit(last.get(measure.column)) for measure in measures_in(config)]
+    return [method_in(config), f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent, *own]
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
+def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
+    """The measures of the runs that have no place among the columns of every run."""
+    try:
+        return measures_in(run_folder.read_config(folders[0])) if folders else ()
+    except FedkinError:
+        return ()

@@ -8,29 +8,34 @@ import numpy as np
 
 from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_and_interval
 from fedkin.config.shared_options import configured_clusters
-from fedkin.options.attack.attack_record import HONEST
-from fedkin.reporting.html.communication_chart import format_bytes
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
+from fedkin.measures.table import HONEST, MEASURES, SCORE, measures_of
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary
 from fedkin.run.results import Run
+
+_SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}  # of a run: key, measure
 
 
 def methods_table(report: ReportInput) -> Json:
     """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of unfinished runs that
     have none on test samples yet say so."""
     several = len(report.settings) > 1
-    heads = [*(["setting"] if several else []), "method", "seeds", "rounds", "best (test)"]
-    heads += ["final (test)", "bottom 10% of clients", "clusters", "download", "upload", "seconds"]
+    best, final, bottom = measures_of(_SCORES.values())
     attacked = any("attackers" in one.run.final for one in report.runs)
-    heads += ["honest clients", "honest bottom 10%", "honest ARI", "attackers alone"] if attacked else []
+    heads = [*(["setting"] if several else []), "method", "seeds", MEASURES["rounds"].head]
+    heads += [f"{best.head} (test)", f"{final.head} (test)", bottom.head]
+    heads += [measure.head for measure in measures_of(("clusters", "bytes_down", "bytes_up", "seconds"))]
+    heads += [measure.head for measure in (*measures_of(HONEST if attacked else ()), *report.measures)]
     rows = []
     for setting in report.settings:
         for method in report.methods:
-            runs = report.runs_of(setting, method)
-            if runs:
+            if runs := report.runs_of(setting, method):
+                first = [*([setting] if several else []), method, str(len(runs))]
                 honest = _honest(runs) if attacked else []
-                rows.append([*([setting] if several else []), method, str(len(runs)), *_row(runs), *honest])
+                rows.append([*first, *_row(runs), *honest, *_of_measures(runs, report.measures)])
     return {"heads": heads, "rows": rows}
 
 
@@ -56,44 +61,60 @@ def scores(run: Run, finished: bool = True) -> Json:
 
 def _of_summary(run: Run) -> Json:
     summary = run.summary()
-    return {"best": summary["best_accuracy"], "final": summary["final_accuracy"], "bottom": summary["bottom_decile"]}
+    return {key: summary[name] for key, name in _SCORES.items()}
 
 
 def _of_records(run: Run) -> Json:
-    scored = [r for r in run.records if r.get("accuracy") is not None]
-    best = max((r["accuracy"] for r in scored if not r.get("partial")), default=None)
-    last = scored[-1] if scored else {}
-    return {"best": best, "final": last.get("accuracy"), "bottom": last.get("bottom_decile")}
+    best = max((record[SCORE.name] for record in run.records if _is_complete(record)), default=None)
+    last = last_scored(run)
+    return {"best": best, "final": last.get(SCORE.name), "bottom": last.get("bottom_decile")}
+
+
+def _is_complete(record: Json) -> bool:
+    return record.get(SCORE.name) is not None and not record.get("partial")
+
+
+def last_scored(run: Run) -> Json:
+    """The last record that has an accuracy; empty where none has."""
+    return next((record for record in reversed(run.records) if record.get(SCORE.name) is not None), {})
+
+
+def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
+    """Of measures without a place of their own; of runs that are not finished what the last scored round has."""
+    finished = all(map(has_summary, runs))
+    numbers = [run.summary() if finished else last_scored(run) for run in runs]
+    return [mean_with_unit(measure, [one.get(measure.name) for one in numbers]) for measure in measures]
 
 
 def _row(runs: Sequence[Run]) -> list[str]:
     finished = all(map(has_summary, runs))
     numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
-    shares = [percent_and_interval(columns[name]) for name in ("best", "final", "bottom")]
+    shares = [mean_with_unit(MEASURES[name], columns[key]) for key, name in _SCORES.items()]
     if not finished and runs[0].scored_split == "validation":
-        shares = [share if share == "-" else f"{share} (validation)" for share in shares]
+        shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
     rounds, clusters = _range(columns["rounds"]), clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]
-    sizes = ["-" if None in values else format_bytes(float(np.mean(values))) for values in traffic]
-    return [rounds, *shares, clusters, *sizes, f"{np.mean(columns['seconds']):,.1f}"]
+    sizes = [NO_NUMBER if None in values else byte_text(float(np.mean(values))) for values in traffic]
+    return [rounds, *shares, clusters, *sizes, seconds_text(float(np.mean(columns["seconds"])))]
 
 
 def _honest(runs: Sequence[Run]) -> list[str]:
     """What honest clients of runs under attack reach, and the share of attackers alone; dashes of other runs."""
-    accuracy, bottom, ari, alone = ([run.final.get(name) for run in runs] for name in HONEST)
-    agreement = mean_and_interval("ari", ari)["ari"]
-    shown = "-" if agreement is None else f"{agreement:.2f}"
-    return [percent_and_interval(accuracy), percent_and_interval(bottom), shown, percent_and_interval(alone)]
+    texts = []
+    for measure in measures_of(HONEST):
+        values = [run.final.get(measure.name) for run in runs]
+        # The agreement has no interval here.
+        mean = mean_and_interval(measure.name, values)[measure.name]
+        texts.append(mean_with_unit(measure, values) if measure.unit == "share" else measure.text(mean))
+    return texts
 
 
-def percent_and_interval(values: Sequence[float | int | None]) -> str:
+def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> str:
     """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` where a seed has no number."""
-    row = mean_and_interval("share", [None if value is None else float(value) for value in values])
-    mean, high = row["share"], row["share_high"]
-    if mean is None:
-        return "-"
-    return f"{100 * mean:.1f}%" if high is None else f"{100 * mean:.1f} ± {100 * (high - mean):.1f}%"
+    name = measure.name
+    row = mean_and_interval(name, [None if value is None else float(value) for value in values])
+    return measure.mean_with_unit(row[name], row[f"{name}_high"])
 
 
 def _range(values: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedkin.config.shared_options import configured_clusters
 from fedkin.core.training import LocalTraining
+from fedkin.measures.number_texts import duration
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
 from fedkin.reporting.progress import privacy_in_words, secret_in_words
@@ -43,7 +44,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
     seeds = sorted({one.seed for one in report.runs})
     rows.append(("Seeds", f"{len(seeds)} ({', '.join(map(str, seeds))})"))
     rows.append(("Methods", ", ".join(dict.fromkeys(_method(one.method, one.run) for one in report.runs))))
-    rows.append(("Computing time", _duration(sum(run.seconds for run in runs))))
+    rows.append(("Computing time", duration(sum(run.seconds for run in runs))))
     return [(term, text) for term, text in rows if text]
 
 
@@ -132,10 +133,3 @@ def _joined(texts: Iterable[str]) -> str:
     different = list(dict.fromkeys(text for text in texts if text))
     more = f"; {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
     return "; ".join(different[:_SHOWN]) + more
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:,.1f} s" if seconds else ""
-    minutes = round(seconds / 60)
-    return f"{minutes:,} min" if minutes < 120 else f"{minutes / 60:,.1f} h"

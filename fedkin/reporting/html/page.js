@@ -34,7 +34,7 @@ function draw(name) {
 
 const redraw = (some) => some.filter((name) => drawn.has(name)).forEach(draw);
 const drawAll = () => names.forEach((name) => drawn.has(name) || draw(name));
-const OF_SETTING = ["accuracy", "bottom", "clients", "ari"];
+const OF_SETTING = ["accuracy", "bottom", "clients", "ari", ...report.measures.map((one) => "measure-" + one.name)];
 const ofRun = names.filter((name) => !OF_SETTING.includes(name));
 
 function selectRun() {

@@ -42,6 +42,7 @@ def page(contents: Json) -> str:
     runs, first = contents["runs"], contents["runs"][contents["opening"]]
     versions = list(first["versions"].items())
     agreement = any("ari" in line for one in contents["accuracy"] for line in one["lines"])
+    measures = [(f"measure-{one['name']}", one["heading"], "", "") for one in contents["measures"]]
     soft = any(run["membership"] for run in runs)
     figures = [*_FIGURES, *([_MEMBERSHIP] if soft else []), *(_SIMILARITY_FIGURES if contents["similarities"] else ())]
     parts = {
@@ -54,7 +55,9 @@ def page(contents: Json) -> str:
         "tables": _tables(contents),
         "setting_chooser": _chooser("setting", "Setting", [one["setting"] or "-" for one in contents["accuracy"]]),
         "run_chooser": _chooser("run", "Run", [run["label"] for run in runs], contents["opening"]),
-        "accuracy": "\n".join(_figure(*one) for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []))),
+        "accuracy": "\n".join(
+            _figure(*one) for one in (*_ACCURACY_FIGURES, *([_AGREEMENT] if agreement else []), *measures)
+        ),
         "figures": "\n".join(_figure(*one) for one in figures),
         "details": "\n".join(_details(name, title, **first[name]) for name, title in _DETAILS),
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",

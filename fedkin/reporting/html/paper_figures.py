@@ -7,6 +7,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter
 
 from fedkin.core.storage import check_output, write_atomic
-from fedkin.reporting.html.communication_chart import format_bytes
+from fedkin.measures.number_texts import byte_text
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE, figure_metadata
@@ -91,6 +92,9 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         )
         if any("ari" in line for line in chart["lines"]):
             yield _PaperFigure(f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari"))
+        for measure in contents["measures"]:
+            draw = partial(_measure, chart=chart, measure=measure)
+            yield _PaperFigure(f"measure-{_file_name(measure['name'])}{ending}", 2.2, draw)
         if any(line["clients"] for line in chart["lines"]):
             yield _PaperFigure(f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart))
     if run["cluster_accuracy"]["lines"]:
@@ -114,6 +118,21 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
     if name == "ari":
         axes.yaxis.set_major_formatter("{x:.1f}")
+    _curves(axes, chart, name)
+    _legend(figure, axes)
+
+
+def _measure(figure: Figure, chart: Json, measure: Json) -> None:
+    """Curves of a measure that has no figure otherwise."""
+    axes = _over_rounds(figure, chart["events"], measure["head"])
+    if measure["unit"] != "share":
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+    _curves(axes, chart, measure["name"])
+    _legend(figure, axes)
+
+
+def _curves(axes: Axes, chart: Json, name: str) -> None:
+    """A line and a band for each method."""
     for place, line in enumerate(chart["lines"]):
         if name not in line:
             continue
@@ -124,7 +143,6 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
         if "partial" in line and name == "accuracy":
             axes.plot(x, _numbers(line["partial"]), color=colour, alpha=0.35, lw=1.4)
         axes.plot(x, _numbers(line[name]), color=colour, ls=dash, lw=1.4, label=line["method"])
-    _legend(figure, axes)
 
 
 def _clients(figure: Figure, chart: Json) -> None:
@@ -185,12 +203,12 @@ def _communication(figure: Figure, run: Json) -> None:
         values = [row[side] for row in rows]
         axes.barh(at + shift, values, 0.38, color=PALETTE[place], hatch=hatch, edgecolor="white", lw=0, label=side)
         for y, value in zip(at + shift, values, strict=True):
-            axes.annotate(format_bytes(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
+            axes.annotate(byte_text(value), (value, y), (2, 0), textcoords="offset points", va="center", fontsize=6)
     axes.set_yticks(at, [row["operation"] + (f" ({row['kind']})" if row["kind"] else "") for row in rows])
     axes.set(xlabel="bytes", xlim=(0, 1.3 * max(1, *(row[side] for row in rows for side in ("download", "upload")))))
     axes.invert_yaxis()
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
+    axes.xaxis.set_major_formatter(lambda value, _: byte_text(value))
     _legend(figure, axes)
 
 

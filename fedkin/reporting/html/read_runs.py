@@ -18,6 +18,7 @@ from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.core.storage import user_path
+from fedkin.measures.measure import Measure
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
 from fedkin.run import run_folder
 from fedkin.run.description import method_in
@@ -65,6 +66,11 @@ class ReportInput:
     def methods(self) -> list[str]:
         """Names of the methods, in order."""
         return list(dict.fromkeys(one.method for one in self.runs))
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that stand in every table and have a chart, behind those that have a place there."""
+        return self.runs[0].run.measures
 
     def runs_of(self, setting: str, method: str) -> list[Run]:
         """The runs of one method in one setting, a seed each; incomplete ones only where there is no other."""

@@ -19,13 +19,13 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
+from fedkin.measures.table import MEANS
 from fedkin.run import checkpoint, integrity, run_folder
-from fedkin.run.final_scores import FINAL
+from fedkin.run.metrics.final import final_entries
 from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 
-_SHARES = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
-_SCORES = ("final_accuracy", "best_accuracy", "bottom_decile", "accuracy_all_clients")
+_DRAWN = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},
@@ -68,8 +68,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
     run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
     if newest and finished:
-        final = {name: summary[name] for name in FINAL if name in summary}
-        run = dataclasses.replace(run, best=newest[0].best, final=final)
+        run = dataclasses.replace(run, best=newest[0].best, final=final_entries(summary, config))
     return run, remarks
 
 
@@ -155,7 +154,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
 
 def plausible(record: Record) -> bool:
     """Whether a record's values that are drawn have the right types."""
-    numbers = all(_number(record.get(name)) for name in _SHARES)
+    numbers = all(_number(record.get(name)) for name in _DRAWN)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
     operations = record.get("bytes_by_operation", {})
@@ -172,7 +171,7 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
     file = path / run_folder.SUMMARY
     try:
         summary = json.loads(file.read_text())
-        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in _SCORES):
+        if isinstance(summary, dict) and "rounds" in summary and all(_number(summary.get(name)) for name in MEANS):
             return summary
     except FileNotFoundError:
         return {}

@@ -5,6 +5,7 @@ S seeds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
 from fedkin.analysis.scores import Score, score
 from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
-from fedkin.config.comparison_grid import MEASURES
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import MEASURES, SCORE
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary, is_finished
@@ -24,16 +26,8 @@ from fedkin.run.results import Run
 
 BASELINE = "fedavg"
 SETTINGS = 8  # of a comparison: so many have a sentence
-_NAMES = {
-    "final": "{} accuracy",
-    "best": "best {} accuracy",
-    "bottom": "{} accuracy of the bottom 10% of clients",
-    "validation": "best validation accuracy",
-}
-_TESTS = (
-    "Differences are in percentage points. Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: "
-    "Student's t."
-)
+_POINTS = "Differences are in percentage points. "
+_TESTS = "Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: Student's t."
 _SIGN_TEST = " Where the difference is the same in all seeds, p is the sign test's, and there is no interval."
 
 
@@ -55,11 +49,14 @@ def verdict(report: ReportInput) -> Verdict:
     if len(results) > SETTINGS:
         sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
     tested = [row for one in results for row in one.tests if row["p"] is not None]
-    note = _TESTS + (_SIGN_TEST if any(map(_same_in_all, tested)) else "")
+    points = _POINTS if results[0].measure.points else ""
+    note = points + _TESTS + (_SIGN_TEST if any(map(_same_in_all, tested)) else "")
     return Verdict(sentences, note if tested else "")
 
 
-def main_method(runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | None], first: str | None) -> str:
+def main_method(
+    runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | None], first: str | None, sign: int = 1
+) -> str:
     """The method that a report is about: of a run the one that was asked for (``first``), else the best one.
 
     Other methods go before FedAvg, which is what they are measured against.
@@ -68,11 +65,13 @@ def main_method(runs: Mapping[str, Sequence[Run]], means: Mapping[str, float | N
         runs: of each method.
         means: the score of each method, None where it has none.
         first: the main method of a run or of several seeds; None of a comparison.
+        sign: 1 where higher scores are better, -1 where lower ones are.
     """
     others = [name for name in runs if not _is_baseline(runs[name])]
     if first is not None and (first in others or not others):
         return first
-    return max(others or runs, key=lambda name: -1.0 if means[name] is None else float(means[name] or 0))
+    scores = {name: mean for name, mean in means.items() if mean is not None}
+    return max(others or runs, key=lambda name: sign * scores[name] if name in scores else -math.inf)
 
 
 class _Setting(NamedTuple):
@@ -80,7 +79,7 @@ class _Setting(NamedTuple):
     where one is unfinished, all are compared in ``last``, the round that all have reached."""
 
     label: str
-    by: str
+    measure: Measure
     runs: dict[str, list[Run]]
     last: int | None
     main: str
@@ -92,20 +91,20 @@ class _Setting(NamedTuple):
     @classmethod
     def of(cls, report: ReportInput, setting: str) -> _Setting:
         """The scores of a report's runs in one setting."""
-        by = report.comparison.by if report.comparison else "final"
+        measure = report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
         runs = {name: several for name in report.methods if (several := report.runs_of(setting, name))}
         every = [run for several in runs.values() for run in several]
         last = None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
-        scores = {name: {_seed(run): _score(run, by, last) for run in several} for name, several in runs.items()}
+        scores = {name: {_seed(run): _score(run, measure, last) for run in several} for name, several in runs.items()}
         values = _by_seed(scores)
         means = {name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()}
         reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
         first = None if report.kind == "comparison" else report.runs[0].method
-        main = main_method(runs, means, first)
-        tests = pairs(values, None if report.kind == "comparison" else main, reasons)
+        main = main_method(runs, means, first, measure.sign)
+        tests = pairs(values, None if report.kind == "comparison" else main, reasons, measure.sign)
         complete = all(one.complete for one in report.runs if one.setting == setting)
         finished = complete and all(map(is_finished, every))
-        return cls(setting, by, runs, last, main, means, reasons, rows_of(tests), finished)
+        return cls(setting, measure, runs, last, main, means, reasons, rows_of(tests), finished)
 
     def sentence(self) -> str:
         """The verdict."""
@@ -125,54 +124,56 @@ class _Setting(NamedTuple):
     def _when(self) -> str:
         """After how many rounds; nothing where runs have stopped after different ones."""
         lengths = {_records(run, self.last)[-1]["round"] for several in self.runs.values() for run in several}
-        if self.by in ("best", "validation") or len(lengths) > 1:
+        if self.measure.moment == "best" or len(lengths) > 1:
             return ""
         (rounds,) = lengths
         return f" after {rounds:,} round{'s' if rounds != 1 else ''}"
 
     @property
-    def _measure(self) -> str:
+    def _words(self) -> str:
         """What is compared, and on which samples."""
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
-        return _NAMES[self.by].format(split)
+        return self.measure.phrase.format(split=split)
 
     def _rank(self, name: str) -> tuple[bool, bool, float]:
         """FedAvg first, then methods with one model, then the others; the best of them first."""
         clustered = any(run.state.clusters > 1 for run in self.runs[name])
-        return not _is_baseline(self.runs[name]), clustered, -(self.means[name] or 0.0)
+        return not _is_baseline(self.runs[name]), clustered, -self.measure.sign * (self.means[name] or 0.0)
 
     def _without_score(self) -> str:
         """The sentence of a main method that cannot be compared: what it reached all the same, and why not."""
         reason = self.reasons.get(self.main, "no client was tested")
-        reached = [_reading(run, self.by, self.last) for run in self.runs[self.main]]
+        reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
         if not known:
-            return f"{self.main} has no {self._measure} to compare: {reason}."
-        return f"{self.main} reaches {np.mean(known):.1%} {self._measure}{self._when}, not to be compared: {reason}."
+            return f"{self.main} has no {self._words} to compare: {reason}."
+        mean = self.measure.text_with_unit(float(np.mean(known)))
+        return f"{self.main} reaches {mean} {self._words}{self._when}, not to be compared: {reason}."
 
     def _single(self, others: Sequence[str]) -> str:
         """The sentence of a method that is compared with nothing."""
-        values = _present(np.array([_score(run, self.by, self.last).value for run in self.runs[self.main]]))
+        values = _present(np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]]))
         interval, seeds = mean_and_interval("mean", values), len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
-            ends = f"{100 * max(0.0, interval['mean_low'] or 0):.1f} to {100 * min(1.0, interval['mean_high']):.1f}"
-            mean = f" (mean of {seeds} seeds, 95% interval {ends})"
+            mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
         why = (
             f"{' and '.join(others)} share no seed that has a score" if others else "no other method was run beside it"
         )
-        reached = f"{self.main} reaches {interval['mean']:.1%} {self._measure}{self._when}{mean}"
+        value = self.measure.text_with_unit(interval["mean"])
+        reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
         """The sentence of a method beside others: against the baseline, then against the best of the rest."""
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
-        what = f"{_gain(row)} of {self._measure} {_over(row)} {baseline}{self._when}"
-        text = f"{doubt}{self.main} {what} ({_evidence(row)}){self._cost(baseline)}"
+        what = f"{_gain(row, self.measure)} of {self._words} {_over(row, self.measure)} {baseline}{self._when}"
+        text = f"{doubt}{self.main} {what} ({_evidence(row, self.measure)}){self._cost(baseline)}"
         if rival is not None:
             rest = self._test(rival)
-            text += f"; {_gain(rest)} {_over(rest)} {rival} ({_evidence(rest, brief=True)})"
+            gain = f"{_gain(rest, self.measure)} {_over(rest, self.measure)} {rival}"
+            text += f"; {gain} ({_evidence(rest, self.measure, brief=True)})"
         text = self._so_far + text
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
@@ -202,7 +203,7 @@ class _Setting(NamedTuple):
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
-            if name not in self.reasons and self.by != "best"
+            if name not in self.reasons and self.measure.name != "best_accuracy"
         }
         away = {name: text for name, records in last.items() if (text := _away(records))}
         partial = [
@@ -255,23 +256,23 @@ def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
     return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
 
 
-def _score(run: Run, by: str, last: int | None) -> Score:
+def _score(run: Run, measure: Measure, last: int | None) -> Score:
     """What a run is compared by: its result, as tables have it; where there is a round, what it had in that."""
     if last is None:
-        return score(run, by)
-    value = _reading(run, by, last)
+        return score(run, measure)
+    value = _reading(run, measure, last)
     return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
 
 
-def _reading(run: Run, by: str, last: int | None) -> float | None:
+def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
     """What a run's summary or, up to a round, its records have; in partial rounds that is of the clients with a
     cluster."""
     if last is None:
-        return run.summary().get(MEASURES[by])
-    if by in ("best", "validation"):
-        complete = [r["accuracy"] for r in _records(run, last) if not r.get("partial")]
+        return run.summary().get(measure.name)
+    if measure.moment == "best":
+        complete = [r[SCORE.name] for r in _records(run, last) if not r.get("partial")]
         return max((value for value in complete if value is not None), default=None)
-    return _scored_record(run, last).get("bottom_decile" if by == "bottom" else "accuracy")
+    return _scored_record(run, last).get(measure.column)
 
 
 def _traffic(runs: Sequence[Run], last: int | None) -> float:
@@ -280,13 +281,22 @@ def _traffic(runs: Sequence[Run], last: int | None) -> float:
     return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
 
 
-def _gain(row: Mapping[str, Any]) -> str:
-    return f"{_points(row):+.1f} points"
+def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
+    """The ends of the interval of a mean; those of a share are cut to what is possible."""
+    low, high = interval["mean_low"] or 0.0, interval["mean_high"] or 0.0
+    if measure.unit == "share":
+        low, high = max(0.0, low), min(1.0, high)
+    return f"{measure.text(low)} to {measure.text(high)}"
 
 
-def _points(row: Mapping[str, Any]) -> float:
-    """The difference as it is printed; zero has no minus."""
-    return round(100 * row["difference"], 1) + 0.0
+def _gain(row: Mapping[str, Any], measure: Measure) -> str:
+    return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
+
+
+def _shown(row: Mapping[str, Any], measure: Measure) -> float:
+    """The difference; zero where it is printed as zero, which has no minus."""
+    printed = measure.text(row["difference"])
+    return 0.0 if not printed.strip("-0.,") else float(row["difference"])
 
 
 def _same_in_all(row: Mapping[str, Any]) -> bool:
@@ -294,16 +304,16 @@ def _same_in_all(row: Mapping[str, Any]) -> bool:
     return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
 
 
-def _over(row: Mapping[str, Any]) -> str:
-    return "over" if _points(row) >= 0 else "against"
+def _over(row: Mapping[str, Any], measure: Measure) -> str:
+    return "over" if measure.sign * _shown(row, measure) >= 0 else "against"
 
 
-def _evidence(row: Mapping[str, Any], brief: bool = False) -> str:
+def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
     """Interval and p; where there are too few seeds, that nothing was tested."""
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
         return f"{seeds}: not tested"
     p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
-    interval = f"95% interval {100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+    interval = f"95% interval {measure.gain_text(row['low'])} to {measure.gain_text(row['high'])}"
     interval = "the same in all seeds" if _same_in_all(row) else interval
     return p if brief else f"{interval}, {p}, {seeds}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.config import own_methods, registry
+from fedkin.config import own_measures, own_methods, registry
 from fedkin.config.option_registry import make_options
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
@@ -94,6 +94,7 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
         resume=resume,
         trackers=trackers,
         options=by_section(make_options(config.options)),
+        measures=own_measures.made(config.run.measures),
     )
     return experiment.run(selected, folder)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
-from fedkin.reporting.html.methods_table import percent_and_interval, scores
+from fedkin.reporting.html.methods_table import mean_with_unit, scores
 from tests.reporting.written_runs import a_run
 
 
@@ -21,16 +22,16 @@ def test_the_mean_over_seeds_and_its_interval_are_students() -> None:
     assert chart["accuracy_high"][1] == pytest.approx(middle.mean() + half, abs=1e-4)
     assert chart["accuracy_high"][2] == 1.0  # 0.733 + 0.379: no share is above one
     assert chart["accuracy_low"][1] == pytest.approx(middle.mean() - half, abs=1e-4)
-    assert percent_and_interval(middle.tolist()) == f"{100 * middle.mean():.1f} ± {100 * half:.1f}%"
+    assert mean_with_unit(MEASURES["accuracy"], middle.tolist()) == f"{100 * middle.mean():.1f} ± {100 * half:.1f}%"
     two = accuracy_over_rounds(runs[:2])
-    assert two["accuracy_low"] == [None] * 3 and percent_and_interval([0.5, 0.6]) == "55.0%"
+    assert two["accuracy_low"] == [None] * 3 and mean_with_unit(MEASURES["accuracy"], [0.5, 0.6]) == "55.0%"
 
 
 def test_a_band_is_cut_at_nothing_and_the_table_has_the_whole_interval() -> None:
     runs = [a_run(np.zeros((1, 4), np.int64), seed=i, accuracy=[v]) for i, v in enumerate((0.0, 0.1, 0.5))]
     half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
     assert 0.2 < half and accuracy_over_rounds(runs)["accuracy_low"] == [0.0]
-    assert percent_and_interval([0.0, 0.1, 0.5]) == f"20.0 ± {100 * half:.1f}%"
+    assert mean_with_unit(MEASURES["accuracy"], [0.0, 0.1, 0.5]) == f"20.0 ± {100 * half:.1f}%"
 
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkin.reporting.html.communication_chart import communication, format_bytes
+from fedkin.measures.number_texts import byte_text
+from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import POINTS, thinned
 from tests.reporting.written_runs import a_run
 
@@ -17,7 +18,7 @@ def test_bytes_are_the_last_records_and_evaluation_is_apart() -> None:
 
 
 def test_sizes_and_thinning() -> None:
-    told = [format_bytes(n) for n in (0, 999, 1000, 1_234_567, 5e12)]
+    told = [byte_text(n) for n in (0, 999, 1000, 1_234_567, 5e12)]
     assert told == ["0 B", "999 B", "1.0 kB", "1.2 MB", "5.0 TB"]
     assert thinned(3).tolist() == [0, 1, 2]
     many = thinned(10_000)

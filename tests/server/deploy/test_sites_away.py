@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedkin.analysis.scores import score
+from fedkin.measures.table import compared_by
 from fedkin.reporting.html.live import _row
 from fedkin.reporting.html.overview import clients
 from fedkin.reporting.html.recovery import read_run
@@ -56,7 +57,7 @@ def test_the_best_round_is_one_in_which_all_were_scored(run: Run) -> None:
     assert summary["best_round"] in (0, 1) and summary["best_accuracy"] == max(accuracy[:2])
     assert summary["rounds_with_clients_away"] == 3
     assert (summary["scored"], summary["scored_of"]) == (4, 6)
-    assert "scored 4 of 6 clients" in score(run, "final").reason
+    assert "scored 4 of 6 clients" in score(run, compared_by("final")).reason
 
 
 def test_no_round_with_clients_away_stops_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.measures.cluster_agreement import adjusted_rand_index
-from fedkin.run.metrics import ratio
+from fedkin.run.metrics.accuracy import ratio
 
 NEVER = -1  # in place of a round
 DETECTED = -2  # in place of the round of a shift: its client has detected it, and is still to be placed anew

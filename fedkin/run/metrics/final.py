@@ -4,7 +4,8 @@ accuracy over all clients, those without a cluster included."""
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import HONEST, measures_in
 from fedkin.methods.policies import cluster_by_loss
-from fedkin.options.attack.attack_record import ATTACKED
-from fedkin.run.checkpoint import BestRound
-from fedkin.run.metrics import EvaluationResults, accuracy_record, ratio, score
+from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
 
 MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
+ATTACKED = (*HONEST, "attackers", "rule_weights")  # of a run in which clients attack, or with a robust rule
 FINAL = (
     "final_accuracy",
     *_OF_FINAL,
@@ -38,17 +40,48 @@ FINAL = (
 _log = logging.getLogger("fedkin")
 
 
-def final_record(world: World, state: State, scored: EvaluationResults) -> Record:
+@dataclass(frozen=True)
+class BestRound:
+    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
+    test it later."""
+
+    round: int
+    accuracy: float  # on validation samples
+    state: State
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
+
+
+def final_entries(summary: Mapping[str, Any], description: Mapping[str, Any]) -> Record:
+    """The entries of a summary that no round's record has, or that may differ from those of the last one.
+
+    Args:
+        summary: of a run.
+        description: of the run, which says what measures it has.
+    """
+    names = (*FINAL, *(measure.name for measure in measures_in(description)))
+    return {name: summary[name] for name in names if name in summary}
+
+
+def final_record(
+    world: World, state: State, scored: EvaluationResults, round: int, measures: Sequence[Measure] = ()
+) -> Record:
     """The final state's test results, by the names that a summary has for them.
 
     Args:
         world: of the clients.
         state: the method's final state.
         scored: its test results.
+        round: the last round.
+        measures: those that are computed of scored clients.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
     interval = {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
-    return {"final_accuracy": entries["accuracy"], **interval, **{name: entries[name] for name in _OF_FINAL}}
+    return {
+        "final_accuracy": entries["accuracy"],
+        **interval,
+        **{name: entries[name] for name in _OF_FINAL},
+        **measures_record(scored, state, round, measures),
+    }
 
 
 def best_record(

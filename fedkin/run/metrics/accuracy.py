@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,10 +17,11 @@ from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.measures.fairness import bottom_decile
+from fedkin.measures.measure import Measure, ScoredClients
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import evaluation_task
-from fedkin.run.evaluation_sample import draw_sample, estimate
-from fedkin.run.observations import Observations, distances
+from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
+from fedkin.run.metrics.observations import Observations, distances
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate, Scores, evaluate
 from fedkin.tasks.train import TrainingReply
@@ -251,6 +253,33 @@ def accuracy_record(
         **({} if scored.global_model is None else global_record(scored.global_model)),
         **true_cluster_agreement(scored, true_clusters),
     }
+
+
+def measures_record(scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]) -> Record:
+    """Measures that are computed of the clients that were scored; ``None`` for each in a round that scored none.
+
+    Args:
+        scored: test results of the round, if there are any.
+        state: the method's state after it.
+        round: its number.
+        measures: those that have a function.
+
+    Raises ConfigError where one raises, or returns no number.
+    """
+    if scored is None or not (scored.scores.examples > 0).any():
+        return dict.fromkeys(measure.name for measure in measures)
+    known = scored.scores.examples > 0
+    clients = ScoredClients(
+        round=round,
+        clients=scored.clients[known],
+        cluster=scored.cluster[known],
+        examples=scored.scores.examples[known],
+        correct=scored.scores.correct[known],
+        accuracy=scored.client_accuracy[known],
+        loss=scored.scores.loss[known],
+        state=state,
+    )
+    return {measure.name: measure.compute(clients) for measure in measures}
 
 
 def away_record(scored: EvaluationResults) -> Record:

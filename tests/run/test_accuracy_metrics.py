@@ -13,7 +13,7 @@ from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.ledger_record import ledger_record
-from fedkin.run.metrics import (
+from fedkin.run.metrics.accuracy import (
     EvaluationResults,
     accuracy_record,
     away_record,
@@ -23,7 +23,7 @@ from fedkin.run.metrics import (
     training_record,
     weighted_mean,
 )
-from fedkin.run.observations import Observations
+from fedkin.run.metrics.observations import Observations
 from fedkin.tasks.evaluate import Scores
 from fedkin.tasks.train import train
 from tests.run.toy_method import fake_world

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.method import UNASSIGNED
-from fedkin.run.cluster_metrics import ClusterMetrics, GroundTruth, summary
+from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth, summary
 
 
 @dataclass

@@ -1,0 +1,206 @@
+"""A measure: a number that says how a run goes, with its name, its words, its unit and its better direction.
+
+Shapes: c clients that were scored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.method import State
+from fedkin.measures.number_texts import DIGITS, NO_NUMBER, number_text, unit_mark
+
+UNITS = tuple(DIGITS)
+DIRECTIONS = ("higher", "lower", "neither")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredClients:
+    """The clients that were scored after a round, each on its cluster's model: what a measure is computed of.
+
+    Clients without samples to score, and those that did not reply, are not among them.
+
+    Attributes:
+        round: its number.
+        clients: their ids.
+        cluster: of each of them.
+        examples: how many samples each was scored on, at least 1.
+        correct: how many of these its model got right.
+        accuracy: correct / examples.
+        loss: mean loss of its samples.
+        state: the method's state after the round.
+    """
+
+    round: int
+    clients: Int[np.ndarray, "c"]
+    cluster: Int[np.ndarray, "c"]
+    examples: Int[np.ndarray, "c"]
+    correct: Int[np.ndarray, "c"]
+    accuracy: Float[np.ndarray, "c"]
+    loss: Float[np.ndarray, "c"]
+    state: State
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run: what it is called, how it is written, and whether more is better.
+
+    Args:
+        name: in records, summaries and tables: lower-case letters, digits and underscores.
+        of: computes it of the clients that were scored after a round; NaN where there is nothing to say. None: fedkin
+            measures it itself.
+        title: what it is, in a few words; the name, where nothing is said.
+        head: of a column; the title, where nothing is said.
+        short: the same where room is scarce.
+        unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``, ``bytes`` or
+            ``seconds``.
+        digits: behind the point.
+        direction: whether ``higher`` or ``lower`` is better, or ``neither``.
+        by: what ``fedkin compare --by`` calls it; the name, where nothing is said.
+        label: its head where no other word of the table says what it is.
+        phrase: its name in a sentence, where ``{split}`` stands for the samples that it was measured on.
+        column: what records call it.
+        moment: whether a run's number is that of its ``last`` or its ``best`` round.
+        over_all: the measure that takes its place where some clients had no cluster.
+        kept: where it stands: in the record of a ``round``, in the summary of a ``run``, or in ``both``.
+
+    Raises:
+        ConfigError: a name, a unit or a direction that cannot be.
+    """
+
+    name: str
+    of: Callable[[ScoredClients], float] | None = None
+    title: str = ""
+    head: str = ""
+    short: str = ""
+    unit: str = "number"
+    digits: int | None = None
+    direction: str = "higher"
+    by: str = ""
+    label: str = ""
+    phrase: str = ""
+    column: str = ""
+    moment: Literal["last", "best"] = "last"
+    over_all: str = ""
+    kept: Literal["round", "run", "both"] = "both"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            expected = "1 to 40 lower-case letters, digits and underscores, beginning with a letter"
+            raise ConfigError(f"measure {self.name!r}: the name must have {expected}")
+        if self.of is not None and not callable(self.of):
+            raise ConfigError(f"measure {self.name}: of must be a function of the scored clients, got {self.of!r:.80}")
+        if self.unit not in UNITS:
+            raise ConfigError(f"measure {self.name}: {unknown('unit', str(self.unit), UNITS)}")
+        if self.direction not in DIRECTIONS:
+            raise ConfigError(f"measure {self.name}: {unknown('direction', str(self.direction), DIRECTIONS)}")
+        self._fill("title", self.name.replace("_", " "))
+        self._fill("head", self.title)
+        self._fill("label", self.head)
+        self._fill("phrase", self.title)
+        self._fill("by", self.name)
+        self._fill("column", self.name)
+        self._fill("digits", DIGITS[self.unit])
+
+    def _fill(self, field: str, default: str | int) -> None:
+        """Set a field that was not given."""
+        if getattr(self, field) in ("", None):
+            object.__setattr__(self, field, default)
+
+    @property
+    def narrow(self) -> str:
+        """Its head in a table that has little room."""
+        return self.short or self.head
+
+    @property
+    def heading(self) -> str:
+        """Its head, above a chart."""
+        return self.head[:1].upper() + self.head[1:]
+
+    @property
+    def head_with_unit(self) -> str:
+        """Its head, with what its numbers are counted in: ``final (%)``."""
+        mark = unit_mark(self.unit)
+        return f"{self.head} ({mark})" if mark else self.head
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return -1 if self.direction == "lower" else 1
+
+    def better(self, value: float | int, other: float | int) -> bool:
+        """Whether a value is better than another."""
+        return self.sign * value > self.sign * other
+
+    def text(self, value: float | int | None) -> str:
+        """A value without the mark of its unit, which stands in the head; a dash for None."""
+        return NO_NUMBER if value is None else number_text(value, self.unit, self.digits)
+
+    def text_with_unit(self, value: float | int | None) -> str:
+        """A value as it stands by itself: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
+        return self.mean_with_unit(value, None)
+
+    def mean_with_unit(self, value: float | int | None, high: float | int | None) -> str:
+        """A mean as it stands by itself, with half its interval where it has one: ``81.2 ± 0.6%``.
+
+        Args:
+            value: the mean.
+            high: upper end of its interval, None where it has none.
+        """
+        mark = unit_mark(self.unit)
+        space = "" if mark in ("", "%") else " "
+        return NO_NUMBER if value is None else f"{self.text_with_half(value, high)}{space}{mark}"
+
+    def gain_text(self, difference: float | int) -> str:
+        """A difference of two values, with its sign: ``+1.2`` of shares (in points), ``-0.031`` of numbers."""
+        return number_text(difference, self.unit, self.digits, signed=True)
+
+    @property
+    def points(self) -> str:
+        """What differences are counted in, behind a number: `` points`` of shares; empty of others."""
+        return " points" if self.unit == "share" else ""
+
+    def text_with_half(self, value: float | int | None, high: float | int | None) -> str:
+        """A mean, with half its interval where it has one: ``81.2 ± 0.6``; a dash for None.
+
+        Args:
+            value: the mean.
+            high: upper end of its interval, None where it has none.
+        """
+        if value is None or high is None:
+            return self.text(value)
+        return f"{self.text(value)} ± {self.text(high - value)}"
+
+    def compute(self, scored: ScoredClients) -> float | None:
+        """Its value after a round; None for NaN.
+
+        Raises ConfigError where it raises, or returns what is not one number that is finite or NaN.
+        """
+        assert self.of is not None
+        place = f"run.measures: {self.name} in round {scored.round}"
+        try:
+            value = self.of(scored)
+        except Exception as error:  # a function of the user's own may raise anything
+            words = " ".join(str(error).split())
+            raise ConfigError(f"{place} raised {type(error).__name__}: {words}") from error
+        number = _number(value)
+        if number is None or math.isinf(number):
+            shown = " ".join(repr(value).split())
+            raise ConfigError(f"{place} returned {shown:.80}; expected one number, finite or NaN")
+        return None if math.isnan(number) else number
+
+
+def _number(value: Any) -> float | None:
+    """What a function returned as a number; None where it is not one."""
+    if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        return float(value)
+    return float(value) if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb" else None

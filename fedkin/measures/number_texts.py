@@ -1,0 +1,76 @@
+"""Numbers as tables write them: one way for each unit."""
+
+from __future__ import annotations
+
+NO_NUMBER = "-"
+DIGITS = {"share": 1, "index": 2, "number": 3, "count": 0, "rounds": 1, "bytes": 1, "seconds": 1}  # behind the point
+_MARKS = {"share": "%", "bytes": "MB"}
+
+
+def unit_mark(unit: str) -> str:
+    """What numbers of a unit are counted in: ``%`` or ``MB``; empty of others."""
+    return _MARKS.get(unit, "")
+
+
+def number_text(
+    value: float | int, unit: str, digits: int | None = None, signed: bool = False, grouped: bool | None = None
+) -> str:
+    """A number without its unit's mark: shares in per cent, bytes in megabytes.
+
+    Args:
+        value: the number.
+        unit: of it.
+        digits: behind the point; None: as many as the unit usually has.
+        signed: whether a positive number has its sign.
+        grouped: whether thousands are set apart; None: of counts and numbers without a unit.
+    """
+    places = DIGITS[unit] if digits is None else digits
+    apart = unit in ("count", "number") if grouped is None else grouped
+    form = f"{'+' if signed else ''}{',' if apart else ''}.{places}f"
+    if unit == "share":
+        return format(100 * value, form)
+    if unit == "bytes":
+        return format(value / 1e6, form)
+    return format(value, form)
+
+
+def percent(value: float | int | None, digits: int = 1) -> str:
+    """A share with its mark: ``81.2%``; a dash for None."""
+    return NO_NUMBER if value is None else f"{number_text(value, 'share', digits)}%"
+
+
+def megabytes(count: float | int | None, grouped: bool = False) -> str:
+    """Bytes in megabytes, without the mark; a dash for None."""
+    return NO_NUMBER if count is None else number_text(count, "bytes", grouped=grouped)
+
+
+def both_ways(down: float | int | None, up: float | int | None) -> str:
+    """Bytes of download and upload in megabytes: ``1.2 / 0.8``.
+
+    Args:
+        down: of the download.
+        up: of the upload.
+    """
+    return f"{megabytes(down)} / {megabytes(up)}"
+
+
+def seconds_text(seconds: float | int) -> str:
+    """Seconds, without a mark, thousands set apart."""
+    return number_text(seconds, "seconds", grouped=True)
+
+
+def byte_text(count: float | int) -> str:
+    """Bytes as a person reads them: ``1.2 MB``, ``310 B``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def duration(seconds: float | int) -> str:
+    """Seconds, minutes or hours, as a person reads them; empty of none."""
+    if seconds < 120:
+        return f"{seconds:,.1f} s" if seconds else ""
+    minutes = round(seconds / 60)
+    return f"{minutes:,} min" if minutes < 120 else f"{minutes / 60:,.1f} h"

@@ -1,0 +1,1 @@
+"""What is measured in a run: in each round, over its rounds, and once after the last."""
