@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool
 
 from fedkin.core.train_call import GradientTerms, MixedModel
 from fedkin.models.model import Model, Tree
@@ -31,7 +31,7 @@ def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | Non
     return jax.tree.unflatten(tree, [term.added_to(entry, at) for term, entry, at in rows])
 
 
-def held(model: Model, gradient: Tree, trained: Float[Array, "P"] | None) -> Tree:
+def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree:
     """A gradient that is zero where nothing is trained.
 
     Args:

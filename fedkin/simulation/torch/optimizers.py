@@ -77,7 +77,7 @@ def entry_terms(
     )
 
 
-def _add_scaled(a: Tensor, factor: float, b: Tensor) -> Tensor:
+def _add_scaled(a: Tensor, factor: Any, b: Tensor) -> Tensor:
     """a + factor b, in one rounding."""
     return a.add(b, alpha=float(factor))
 
