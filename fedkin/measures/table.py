@@ -228,7 +228,9 @@ PLACED = (
         kept="run",
     ),
 )
-EXTRA: tuple[Measure, ...] = ()
+EXTRA: tuple[Measure, ...] = (
+    # A measure a line, such as Measure("worst_client", of=worst_client, unit="share"): nothing else has to know it.
+)
 MEASURES = {measure.name: measure for measure in (*PLACED, *EXTRA)}
 
 # Entries of records and summaries that are no measures: names, lists, statements, settings.

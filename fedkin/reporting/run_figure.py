@@ -178,6 +178,8 @@ def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -
     """A measure that has no panel otherwise."""
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+        if measure.column not in history:  # of a run that did not have it
+            continue
         known = history[measure.column].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
     if measure.unit == "share":
