@@ -72,6 +72,18 @@ def test_no_requests_take_no_time() -> None:
     assert ask(requests, ()) == {} and transport.clock.now == 0 and requests.bytes_sent == 0
 
 
+def test_requests_of_which_the_engine_takes_none_take_no_time(caplog: pytest.LogCaptureFixture) -> None:
+    transport, requests = started(nodes=2)
+    for station in transport.stations.values():
+        station.rejected = True
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        assert ask(requests, (1, 2)) == {}
+    assert transport.clock.now == 0 and requests.bytes_sent == 0 and not requests.missed
+    assert [record.getMessage() for record in caplog.records] == [
+        f"round 1: the engine did not take a request for node {node}" for node in (1, 2)
+    ]
+
+
 # --- deadlines
 
 
