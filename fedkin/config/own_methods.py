@@ -60,9 +60,10 @@ def imported(name: str) -> type:
 
     Raises ConfigError: there is none, importing it failed, or it is no method.
     """
-    candidate = _found(name)
-    if name not in _OF_THIS_PROCESS:
-        _check(candidate, name)
+    if name in _OF_THIS_PROCESS:
+        return _OF_THIS_PROCESS[name]
+    candidate = found(name)
+    _check(candidate, name)
     return candidate
 
 
@@ -71,21 +72,12 @@ def imported_option(name: str) -> type[Option]:
 
     Raises ConfigError: there is none, importing it failed, or it is no option.
     """
-    candidate = _found(name)
+    candidate = found(name)
     if not (isinstance(candidate, type) and issubclass(candidate, Option) and dataclasses.is_dataclass(candidate)):
         raise ConfigError(
             f"{name!r} is no option: expected a frozen dataclass that derives from fk.Option; see "
             "docs/write-an-option.md"
         )
-    return candidate
-
-
-def _found(name: str) -> Any:
-    """What ``package.module:Class`` names."""
-    if name in _OF_THIS_PROCESS:
-        return _OF_THIS_PROCESS[name]
-    candidate = found(name)
-    _check(candidate, name)
     return candidate
 
 

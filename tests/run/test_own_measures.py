@@ -240,7 +240,7 @@ def test_what_cannot_be_is_one_line_with_its_place(name: str) -> None:
 def test_a_private_run_takes_none() -> None:
     privacy = fk.ClientDP(noise_multiplier=1.0, clip=1.0, delta=1e-3)
     with pytest.raises(ConfigError, match=r"privacy: run\.measures \(gap\)"):
-        simulated(privacy=privacy, selection="poisson")
+        simulated(options=[privacy], selection="poisson")
 
 
 def test_python_takes_measures_and_their_names() -> None:
