@@ -6,6 +6,7 @@ Nothing of fedkin is imported at the top: pytest reads this file before jaxtypin
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -179,6 +180,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(f"ERROR: {line}; the limit is {MOST_MAPS:,}", red=True)
         elif process != "this process":
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A test that shows fedkin's log from INFO on, as a server does, leaves the level and handlers as they were."""
+    log = logging.getLogger("fedkin")
+    level = log.level
+    handlers = list(log.handlers)
+    propagate = log.propagate
+    yield
+    log.setLevel(level)
+    log.handlers[:] = handlers
+    log.propagate = propagate
 
 
 @cache

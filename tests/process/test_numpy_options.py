@@ -31,7 +31,7 @@ def run(place, integer, number, switch, text):
         rounds=integer(2), cohort=integer(4), seed=integer(3), target=number(0.5), until=number(1),
         patience=integer(2), evaluate_every=integer(1), checkpoint_every=integer(1), evaluate_clients=integer(4),
         global_model=switch(True), selection=text("uniform"), clients_per_batch=integer(1), devices=integer(1),
-        server_optimizer=fk.FedAdam(lr=number(0.125)), scenario=fk.Population(dropout=number(0.25)),
+        options=[fk.FedAdam(lr=number(0.125))], scenario=fk.Population(dropout=number(0.25)),
         progress=False, out=place,
     )
 
