@@ -54,7 +54,7 @@ data = fk.data.from_arrays(x, y, clients=np.arange(120) % 6)
 for name, option in options.items():
     place = folder / name
     fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=3, selection="poisson", progress=False,
-                out=place, **{name: option})
+                out=place, options=[option])
     stored = (place / "config.toml").read_text()
     assert "np." not in stored and "array(" not in stored, stored
 
