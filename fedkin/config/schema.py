@@ -30,6 +30,7 @@ def _name(text: str) -> str:
 
 
 MOST = 2**31 - 1  # of any count: what arrays can be indexed by
+_LONGEST_PATH = 2_000  # characters, as a message shows them: longer names are of no file
 _SHOWN = 200  # characters of a value in a message
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 NotNegative = Annotated[int, Field(ge=0, le=MOST)]
@@ -133,6 +134,8 @@ def _check_text(value: Any, place: str) -> None:
     if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
         return
     name = repr(value.encode("utf-8", "surrogateescape"))[1:]
+    if len(name) > _LONGEST_PATH:
+        raise ConfigError(f"{place}: expected a name in UTF-8, got ${name[:_SHOWN]}... ({len(value):,} characters)")
     raise ConfigError(f"{place}: expected a name in UTF-8, got ${name}; rename it first: mv ${name} NAME")
 
 
