@@ -98,7 +98,9 @@ def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     where they keep one (APFL)."""
     memory, everybody = ClientMemory(clients), np.arange(clients)
     memory.restore(outcome.memory)
-    server = sum(array.nbytes for array in vars(outcome.state).values())
+    arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
+    arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
+    server = sum(array.nbytes for array in arrays)
     line = {"server_memory": server, "client_memory": int(memory.bytes().max()), "model_bytes": 4 * parameters}
     shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
     return line | ({"own_share": float(shares.mean())} if len(shares) else {})
