@@ -126,9 +126,7 @@ def run(
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
         instrumented.observations.training = None  # what finds the clusters is not a round's training
-        for remark in runner.remarks(run_state.state):
-            words = remark.with_names(client_names(world)) if isinstance(remark, ClientRemark) else remark
-            _log.warning("%s: %s", name, words)
+        _log_remarks(name, runner.remarks(run_state.state), client_names(world))
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1
@@ -144,6 +142,13 @@ def run(
     _score_finally(run_state, world, runner, plan, every_measure)
     run_state.memory = recorder.memory()
     return run_state
+
+
+def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] | None) -> None:
+    """Log a method's warnings about its clusters, with the names of clients."""
+    for remark in remarks:
+        words = remark.with_names(client_names) if isinstance(remark, ClientRemark) else remark
+        _log.warning("%s: %s", name, words)
 
 
 def _score_finally(

@@ -41,7 +41,7 @@ def world() -> SimulatedWorld:
 
 
 @dataclass(frozen=True)
-class Broken(Task):
+class BrokenForTwo(Task):
     """What one client returns is no dictionary, has another shape, or cannot be stored."""
 
     up: ClassVar = Rows(value=floats())
@@ -91,7 +91,7 @@ def test_a_client_whose_batch_fails_is_named() -> None:
 )
 def test_a_reply_that_does_not_fit_is_told_with_the_clients_name(kind: str, message: str) -> None:
     with pytest.raises(TaskError, match=message):
-        world().run(Broken(kind=kind), np.arange(6))
+        world().run(BrokenForTwo(kind=kind), np.arange(6))
 
 
 def test_a_part_of_the_clients_keeps_its_names() -> None:
