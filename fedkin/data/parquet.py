@@ -25,11 +25,20 @@ def column_names(path: Path) -> Any:
 
     with reading(path, KIND, whole=False):
         with pq.ParquetFile(path) as file:
-            rows, names = file.metadata.num_rows, file.schema_arrow.empty_table().to_pandas()
+            rows = file.metadata.num_rows
+            names = _as_pandas(file.schema_arrow.empty_table())
     if not rows:
         raise DataError(f"{path}: expected one row per sample, found none")
     check_different(names, path)
     return names
+
+
+def _as_pandas(table: Any) -> Any:
+    """A table of pyarrow as a DataFrame. Raises ValueError where what pandas has written of its columns is damaged."""
+    try:
+        return table.to_pandas()
+    except TypeError as error:
+        raise ValueError(str(error)) from error
 
 
 def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
@@ -87,7 +96,8 @@ class ParquetFeatures:
 
         if group != self._group:
             with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
-                table = file.read_row_group(group, columns=[str(name) for name in self._features]).to_pandas()
+                table = _as_pandas(file.read_row_group(group, columns=[str(name) for name in self._features]))
+                table = table[self._features]
             self._values = numbers(table, self._features, self._path, int(self._starts[group]))
             self._group = group
         return self._values

@@ -84,3 +84,9 @@ def test_a_request_for_clients_that_no_server_gives() -> None:
     header = {"operation": "train", "run": "trial", "first": 2**70, "count": 1}
     reply = respond(lambda: fake_node("berlin"), lambda: RpcMessage(header))
     assert "which no server gives" in reply.header["failed"]
+
+
+@pytest.mark.parametrize("seed", [5098, 9719])
+def test_damaged_names_of_a_parquet_files_columns_are_named(seed: int, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="expected a Parquet file, but it is damaged"):
+        TARGETS["samples"](tmp_path).case(np.random.default_rng(seed))
