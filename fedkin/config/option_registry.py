@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from fedkin.config import own_methods, registry
@@ -17,12 +16,8 @@ from fedkin.options.base import Option
 
 
 def known_values(section: str) -> Registry:
-    """The classes of an option by name. They are imported here."""
-    known: dict[str, Callable[..., Any]] = {}
-    for name, place in SECTIONS[section].kinds.items():
-        module, _, kind = place.partition(":")
-        known[name] = getattr(import_module(module), kind)
-    return known
+    """The classes of an option by name."""
+    return SECTIONS[section].classes()
 
 
 def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:

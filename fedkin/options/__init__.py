@@ -7,6 +7,7 @@ late replies, privacy and secret sums.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -25,6 +26,14 @@ class OptionSection(NamedTuple):
     kinds: Mapping[str, str]
     titles: Mapping[str, str] = MappingProxyType({})
     only_simulated: bool = False
+
+    def classes(self) -> dict[str, type]:
+        """The classes by name. They are imported here."""
+        found = {}
+        for name, place in self.kinds.items():
+            module, _, kind = place.partition(":")
+            found[name] = getattr(import_module(module), kind)
+        return found
 
 
 _OPTIMIZERS = "fedkin.options.server_optimizer"

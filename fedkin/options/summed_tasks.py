@@ -1,7 +1,11 @@
-"""What a task sends to the server: a sum of one vector of each client, a choice, or something else."""
+"""What a task sends to the server: a sum of one vector of each client, a choice, or something else; and what is said of
+a method that asks for no means."""
 
 from __future__ import annotations
 
+from fedkin.core.errors import MethodError
+from fedkin.core.method import Method
+from fedkin.core.requirements import requirements_of
 from fedkin.core.task import Task
 
 
@@ -27,3 +31,33 @@ def _is_one_vector(task: Task) -> bool:
     vectors = [array for array in up.of("model").values() if array.norm_checked]
     more = up.of("all") or any(array.counted for array in up.of("row").values())
     return len(vectors) == 1 and not more and not task.local
+
+
+def averages_itself(method: Method, so_that: str) -> str:
+    """What a method is told that averages single updates itself.
+
+    Args:
+        method: which one.
+        so_that: why the option is no use to it.
+    """
+    because = requirements_of(method).updates_because
+    why = f", because of its option {because}" if because else ""
+    return (
+        f"{type(method).__name__} averages single updates by itself{why}, so that {so_that}; a "
+        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
+    )
+
+
+def check_asks_for_means(section: str, method: Method, so_that: str, round: int, *, single: int, averages: int) -> None:
+    """Refuse (MethodError) a method that asked for single updates in a round, and for no means.
+
+    Args:
+        section: of the option that needs means.
+        method: which one.
+        so_that: why the option is no use to it.
+        round: which one; in that of a first clustering single updates are read to find clusters.
+        single: how many calls asked for single updates.
+        averages: how many asked for means.
+    """
+    if single and not averages and round != requirements_of(method).first_clustering:
+        raise MethodError(f"{section}: {averages_itself(method, so_that)}")

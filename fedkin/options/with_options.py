@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.task import Task
 from fedkin.core.world import World
+from fedkin.options import SECTIONS
 from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
 
 OTHERS = "*"  # the place of options that ORDER does not name
@@ -39,12 +40,14 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
     """The options of a run by section, in ``ORDER``.
 
     Raises:
-        ConfigError: a value that is no option, a class, or two options of one section.
+        ConfigError: a value that is no option, a class, an option without a section, or two of one section.
     """
     found: dict[str, Option] = {}
     for option in options:
         if isinstance(option, type) or not isinstance(option, Option):
             raise ConfigError(f"options: expected options such as fk.FedAdam(), got {option!r}")
+        if not option.section:
+            raise ConfigError(f"options: {type(option).__name__} names no section; give its class one, section = ...")
         if option.section in found:
             raise ConfigError(f"options: {option.section} is given twice; a run has one at most")
         found[option.section] = option
@@ -53,6 +56,18 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
 
 def _place(section: str) -> int:
     return ORDER.index(section if section in ORDER else OTHERS)
+
+
+def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any, Any]:
+    """The data of a simulation with options, and how they shift.
+
+    Args:
+        options: of the run.
+        data, shift: of the user.
+    """
+    for option in options.values():
+        data, shift = option.simulated(data, shift)
+    return data, shift
 
 
 def refusal(run: RunFacts) -> tuple[str, str] | None:
@@ -174,17 +189,27 @@ def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
         spec: of the model.
         clients: each with a cluster.
     """
-    for kind in _option_kinds(Option):
-        if kind.section in state.extras and (task := kind.evaluation(state, spec, clients)) is not None:
-            return task
+    for section in state.extras:
+        for kind in _kinds_of(section):
+            task = kind.evaluation(state, spec, clients)
+            if task is not None:
+                return task
     return state.evaluation(spec, clients)
 
 
-def _option_kinds(base: type[Option]) -> Iterator[type[Option]]:
+def _kinds_of(section: str) -> list[type[Option]]:
+    """The classes of a section's option, the newest first."""
+    if section in SECTIONS:
+        # A process that reads a finished run may not have imported them.
+        SECTIONS[section].classes()
+    return [kind for kind in reversed(list(_defined(Option))) if kind.section == section]
+
+
+def _defined(base: type[Option]) -> Iterator[type[Option]]:
     """All options that are defined in this process."""
     for kind in base.__subclasses__():
         yield kind
-        yield from _option_kinds(kind)
+        yield from _defined(kind)
 
 
 def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.option_registry import known_values
+from fedkin.config.run import SECTIONS as CONFIGURATION
 from fedkin.config.schema import Values
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.plain import plain_lists
 from fedkin.data.federated import FederatedData
@@ -32,9 +34,15 @@ def method_in(description: Mapping[str, Any]) -> str:
 
 
 def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
-    """The sections of a description that name options of all methods."""
+    """The sections of a description that name options of all methods.
+
+    Raises:
+        ConfigError: an option whose section is that of something else.
+    """
     values: dict[str, Values] = {}
     for section, option in options.items():
+        if section in CONFIGURATION and section not in SECTIONS:
+            raise ConfigError(f"options: {type(option).__name__} cannot have the section {section!r}, which a run has")
         known = known_values(section) if section in SECTIONS else {}
         values[section] = {"name": _name(option, known), **plain_values(option)}
     return values

@@ -24,7 +24,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.measures.measure import Measure
 from fedkin.options.base import Option
-from fedkin.options.with_options import by_section
+from fedkin.options.with_options import by_section, simulated
 from fedkin.run.argument_checks import check_made
 from fedkin.run.description import label_names, method_name, option_values, plain_values, shift_name
 from fedkin.run.folder_lock import folder_lock
@@ -152,9 +152,8 @@ def simulate(
     settings = _settings(plan, target, clients_per_batch, sum_by_actor, entries)
     description = _description(data, model, local, scenario, settings) | _shift_section(shift) | option_values(sections)
     compute = (devices, clients_per_batch, check_engine(engine), actors, check_sums(sum_by_actor, engine))
-    for option in sections.values():
-        data, shift = option.simulated(data, shift)
-    worlds = SimulatedWorlds(data, model, local, scenario, shift, *compute)
+    poisoned, shifts = simulated(sections, data, shift)
+    worlds = SimulatedWorlds(poisoned, model, local, scenario, shifts, *compute)
     methods = [({"name": method_name(m), **plain_values(m)}, m) for m in (method, *against)]
     folder = user_path(out) if out else None
     with shown(progress, rounds, on_round) as listener:
@@ -209,15 +208,13 @@ def from_config(
         model = trainable(registry.make(registry.models(), config.model, federated))
     options = by_section(make_options(config.options))
     shift = registry.make(registry.shifts(), config.shift) if config.shift else None
-    trained_on = federated
-    for option in options.values():
-        trained_on, shift = option.simulated(trained_on, shift)
+    poisoned, shifts = simulated(options, federated, shift)
     worlds = SimulatedWorlds(
-        trained_on,
+        poisoned,
         model,
         config.work,
         registry.make_population(config.scenario),
-        shift,
+        shifts,
         config.run.devices,
         config.run.clients_per_batch,
         config.run.engine,

@@ -29,7 +29,7 @@ class ProgramRows:
         class_weights: of each row's loss; None: all 1.
         weights: of the samples of each step of each row, [S B] or of groups [S G B]; None: all 1.
         terms: of the rows' gradients, as in ``TrainCall``.
-        mixed: the rows' models beside, as in ``TrainCall``.
+        mixed: the rows' second models, as in ``TrainCall``.
     """
 
     clients: Int[np.ndarray, "n"]
@@ -50,7 +50,7 @@ class ProgramRows:
 
 
 def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
-    """The entries of some rows of an array, a list, or a value that has a ``select`` of its own."""
+    """The entries of some rows of an array, a list, or a value that has a ``select``."""
     if values is None:
         return None
     if hasattr(values, "select"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,23 @@ def test_options_in_python_are_options_that_were_made_and_one_of_a_kind() -> Non
             by_section([wrong])
     with pytest.raises(ConfigError, match="options: server_optimizer is given twice; a run has one at most"):
         by_section([fk.FedAdam(), fk.FedAvgM()])
+    with pytest.raises(ConfigError, match="options: Nameless names no section"):
+        by_section([Nameless()])
+
+
+def test_an_option_cannot_have_a_section_that_says_something_else() -> None:
+    data = fk.data.digits(clients=4)
+    with pytest.raises(ConfigError, match="options: OfData cannot have the section 'data', which a run has"):
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, options=[OfData()])
+
+
+@dataclass(frozen=True)
+class Nameless(fk.Option):
+    """An option without a section."""
+
+
+@dataclass(frozen=True)
+class OfData(fk.Option):
+    """An option with the section of something else."""
+
+    section = "data"

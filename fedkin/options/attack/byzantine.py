@@ -50,14 +50,14 @@ class Byzantine(Option):
             update, ``own_sign_flip`` (-1 times) and ``stretch`` (-10 times); or what comes of training on other data:
             ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
             corner and the label 0), ``backdoor_replacement`` (that, times the clients of the model for each attacker);
-            ``none``: its own update, beside a ``disguise`` or a ``lie``.
+            ``none``: its own update, together with a ``disguise`` or a ``lie``.
         share: of the clients.
         spread: ``evenly`` over the true clusters, or ``random``.
         start: the round from which on they attack (sleepers: above 0); 0 is the start, where clusters are found.
         disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the mean of another
             kind), ``splitting`` (two bundles on either side of their kind's mean), ``blob`` (all the same row, in the
             middle of all), ``bridge`` (rows between two kinds); ``none``: their own.
-        lie: what they say besides, from the start on: ``lowest`` or ``highest`` of all numbers that a client says of
+        lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a client says of
             every model, such as losses and cosines; ``sizes`` (2^40 samples), ``bits`` (yes to all questions, such as
             whether their data have shifted), ``choice`` (IFCA: the model that fewest others chose); ``none``.
         against: the rule that optimal attacks know.
@@ -171,7 +171,7 @@ class Byzantine(Option):
             theirs, honest = (index == k) & attacks, updates[(index == k) & ~attacks].astype(np.float64)
             if self.attack == REPLACEMENT:
                 sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
-            elif len(honest) >= (2 if self.attack in _PAIRS else 1):  # else nobody to imitate: they stay honest
+            elif len(honest) >= (2 if self.attack in _PAIRS else 1):  # else no client to imitate: they stay honest
                 sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
         return sent
 
@@ -239,7 +239,7 @@ class AttackedWorld(WorldProxy):
         round: of the calls.
 
     Raises:
-        ConfigError: a disguise, and nobody knows true clusters.
+        ConfigError: a disguise, and the true clusters are not known.
     """
 
     def __init__(self, world: World, attack: Byzantine, round: int) -> None:

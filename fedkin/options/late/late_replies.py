@@ -36,6 +36,9 @@ from fedkin.core.world import World, late_replies
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.options.late.buffer import LateBuffer, Row
+from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
+
+_NO_PLACE = "late ones have no place"
 
 
 @plain_options
@@ -47,7 +50,7 @@ class LateReplies(Option):
         max_age: rounds after which one is of no use; 0: at once.
         exponent: of (1 + age)^-exponent, by which an update is shortened; 0: not at all.
         share: of the replies that are late by a round or more; by a rounds or more, share^a.
-        same: whether the same clients are late in every round; else each reply is drawn anew.
+        same: whether the same clients are late in every round; else each reply is drawn by itself.
     """
 
     section = "late"
@@ -117,9 +120,7 @@ class ActiveLateReplies(ActiveOption):
 
     def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
         """The state after a round. Raises MethodError where the method averages single updates itself."""
-        first_clustering = requirements_of(self._method).first_clustering
-        if world.single and not world.averages and round != first_clustering:
-            raise MethodError(f"late: {_single(self._method)}")
+        check_asks_for_means(self.section, self._method, _NO_PLACE, round, single=world.single, averages=world.averages)
         return self._with_buffer(after, buffer)
 
     def _buffer(self, state: State) -> LateBuffer:
@@ -219,14 +220,4 @@ def refusal(method: Method) -> str:
         return f"{name} has no server and no rounds that a reply could miss: its peers average when they hear something"
     if needs.detectors:
         return f"{name} trains several models of a client in one round, and late replies are of one"
-    return _single(method) if needs.updates_because else ""
-
-
-def _single(method: Method) -> str:
-    """What is wrong with a method that reads single updates. Others find that out in their first round."""
-    because = requirements_of(method).updates_because
-    why = f", because of its option {because}" if because else ""
-    return (
-        f"{type(method).__name__} averages single updates by itself{why}, so that late ones have no place; a "
-        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
-    )
+    return averages_itself(method, _NO_PLACE) if needs.updates_because else ""

@@ -79,7 +79,7 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """The last layer of each client's own, trained alone before the body is; with 0 ``head_epochs``, with it."""
+    """A last layer for each client, trained alone before the body is; with 0 ``head_epochs``, together with it."""
 
     head_epochs: int = 10  # of the head, before the body is trained
 
@@ -101,7 +101,7 @@ class PersonalHead(PersonalPart):
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A model of each client's own, close to that of its cluster (Ditto)."""
+    """A model for each client, close to that of its cluster (Ditto)."""
 
     strength: float = 1.0  # lambda
     own_epochs: int | None = None  # of the training of v_i (or steps, where the run's training has steps)
@@ -170,7 +170,7 @@ def refusal(method: Method, personal: PersonalPart) -> str:
 
 
 def head_refusal(method: Method, spec: ModelSpec) -> str:
-    """Why clients of a method cannot have a last layer of their own in such a model; empty where they can."""
+    """Why clients of a method cannot keep a last layer of such a model; empty where they can."""
     size = 0 if spec.head is None else len(range(spec.parameters)[spec.head])
     if 0 < size < spec.parameters:
         return ""

@@ -29,8 +29,10 @@ from fedkin.options.robust.rules import parse
 from fedkin.options.robust.splitting import SPLIT, Clusters, split, times_left_out
 from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
+from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
 SELECTING = ("krum", "mda", "nnm")  # rules, and a step before one, by which few rows count: no sign of an attack
+_NO_PLACE = "a rule has no place"  # in a method that averages itself
 JUDGED = ("rule_weight", "rule_rounds")  # arrays [N] of a state that has them: sums of weights, and of how many rounds
 
 
@@ -125,7 +127,7 @@ def refusal(method: Method) -> str:
         return f"{name} has no server that averages: its peers choose whom they trust"
     if needs.detectors:
         return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
-    return _single(method) if needs.updates_because else ""
+    return averages_itself(method, _NO_PLACE) if needs.updates_because else ""
 
 
 def split_refusal(method: Method) -> str:
@@ -135,16 +137,6 @@ def split_refusal(method: Method) -> str:
     return (
         f"{type(method).__name__} assigns clients anew, or has more for each cluster than a model, so that none can be "
         "split: leave out robust.split_after, or take flhc (without migration and eta_g), fedavg or fedprox"
-    )
-
-
-def _single(method: Method) -> str:
-    """What is wrong with a method that reads single updates. Others find that out in their first round."""
-    because = requirements_of(method).updates_because
-    why = f", because of its option {because}" if because else ""
-    return (
-        f"{type(method).__name__} averages single updates by itself{why}, so that a rule has no place; a method that "
-        "asks for means has one (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
     )
 
 
@@ -189,8 +181,7 @@ class ActiveRule(ActiveOption):
             MethodError: the method reads single updates and averages them itself.
         """
         first_clustering = requirements_of(self._method).first_clustering
-        if world.single and not world.averages and round != first_clustering:
-            raise MethodError(f"robust: {_single(self._method)}")
+        check_asks_for_means(self.section, self._method, _NO_PLACE, round, single=world.single, averages=world.averages)
         after = self._with_judgement(before, after, world)
         if self._settings.split_after and round > first_clustering:
             return self._split(after, world)
