@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import compared_by, measures_in
+from fedkin.measures.table import compared_by
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,19 @@ class Setting:
 
     label: str
     raw: dict[str, Values]
+    _made: dict[str, RunConfig] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def config(self, method: Variant) -> RunConfig:
-        """The configuration of a method in this setting, as ``fedkin run`` would have it.
+        """The configuration of a method in this setting, as ``fedkin run`` would have it, made once.
 
         Raises ConfigError for what cannot be.
         """
-        suffix = f" (in the setting {self.label!r})" if self.label else ""
-        return from_dict({**self.raw, "method": method.entry}, lambda key: f"{key}{suffix}")
+        made = self._made.get(method.label)
+        if made is None or made.method.values != method.entry:
+            suffix = f" (in the setting {self.label!r})" if self.label else ""
+            made = from_dict({**self.raw, "method": method.entry}, lambda key: f"{key}{suffix}")
+            self._made[method.label] = made
+        return made
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Grid:
     def measures(self) -> tuple[Measure, ...]:
         """Measures that stand in every table, behind those that have a place there."""
         setting, method = self.cells[0]
-        return measures_in(setting.config(method).description())
+        return setting.config(method).description().measures
 
     def measure(self, by: str | None = None) -> Measure:
         """What methods are compared by: the measure that is called so, or the grid's own.

@@ -104,7 +104,7 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
         where = "compare.grid: method." if changes else f"{place}: "
         resolved = registry.resolve("method", registry.methods(), {**bare, **changes}, lambda key: f"{where}{key}")  # noqa: B023 - called at once
         parts = [one.label(changes[one.option]) for one in axes if len(one.values) > 1]
-        yield Variant(", ".join([label, *parts]), resolved)
+        yield Variant(", ".join([label, *parts]), resolved.values)
 
 
 def _bare(entry: Values) -> Values:

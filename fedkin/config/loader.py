@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fedkin.config.registry import Registry, resolve
+from fedkin.config.registry import Entry, Registry, resolve
 from fedkin.config.schema import DEFAULT, Place, Values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import toml_text, user_path
@@ -55,8 +55,8 @@ class Sections:
         """A section as an instance of its class."""
         return validate(kind, self[name], self.place_in(name))
 
-    def resolve(self, name: str, kind: str, registry: Registry, default: str) -> Values:
-        """A section that names an entry of a registry, with all options of the entry.
+    def resolve(self, name: str, kind: str, registry: Registry, default: str) -> Entry:
+        """The entry of a registry that a section names, with all its options.
 
         Args:
             name: of the section.
@@ -66,13 +66,17 @@ class Sections:
         """
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
-    def construct(self, constructors: Mapping[str, Callable[[], Any]]) -> None:
-        """Call constructors by section, so that what they refuse is known, with its place, before anything happens."""
-        for name, construct in constructors.items():
-            try:
-                construct()
-            except FedkinError as error:
-                raise ConfigError(f"{self.place(name)}: {error}") from error
+    def construct(self, name: str, make: Callable[[], S]) -> S:
+        """Make what a section says. What is refused is refused (ConfigError) with the section's place.
+
+        Args:
+            name: of the section.
+            make: called without arguments.
+        """
+        try:
+            return make()
+        except FedkinError as error:
+            raise ConfigError(f"{self.place(name)}: {error}") from error
 
 
 def check_table(values: object, place: str) -> None:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from fedkin.config import registry
-from fedkin.config.schema import Place, Values
+from fedkin.config.registry import Entry
+from fedkin.config.schema import Place
 from fedkin.core.errors import ConfigError
 from fedkin.core.requirements import requirements_of
 
 
-def check_with_server(entries: list[Values], place: Place) -> None:
+def check_with_server(entries: Iterable[Entry], place: Place) -> None:
     """Refuse (ConfigError) methods that no server can run.
 
     Args:
-        entries: the main method and those after it, spelled out and valid.
+        entries: the main method and those after it.
         place: from a key to where it was read.
     """
     for number, entry in enumerate(entries):
-        if refusal := server_refusal(registry.make(registry.methods(), entry)):
+        if refusal := server_refusal(entry.made):
             raise ConfigError(f"{place('run.against' if number else 'method.name')}: {refusal}")
 
 
-def check_between_peers(entry: Values, place: Place) -> None:
-    """Refuse (ConfigError) a method, spelled out and valid, that real peers cannot run; ``place`` is as above."""
-    if refusal := peers_refusal(registry.make(registry.methods(), entry)):
+def check_between_peers(entry: Entry, place: Place) -> None:
+    """Refuse (ConfigError) a method that real peers cannot run; ``place`` is as above."""
+    if refusal := peers_refusal(entry.made):
         raise ConfigError(f"{place('method.name')}: {refusal}")
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from fedkin.config import own_methods, registry
 from fedkin.config.loader import Sections
-from fedkin.config.registry import Registry
+from fedkin.config.registry import Entry, Registry
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.options import SECTIONS
@@ -36,8 +35,8 @@ def _is_own(values: Any) -> bool:
     return isinstance(name, str) and own_methods.is_own(name)
 
 
-def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Values]:
-    """The sections of options, spelled out, without empty ones and those whose name is "none".
+def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry]:
+    """The options of a configuration by section, without empty sections and those whose name is "none".
 
     Args:
         sections: of a configuration.
@@ -46,15 +45,19 @@ def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Value
     Raises:
         ConfigError: no name, a name that is not known, or what ``registry.resolve`` refuses.
     """
-    resolved = {name: _resolve(sections, name) for name in names}
-    return {name: values for name, values in resolved.items() if values}
+    resolved: dict[str, Entry] = {}
+    for name in names:
+        entry = _resolve(sections, name)
+        if entry is not None:
+            resolved[name] = entry
+    return resolved
 
 
-def _resolve(sections: Sections, section: str) -> Values:
+def _resolve(sections: Sections, section: str) -> Entry | None:
     given = sections[section]
     place = sections.place_in(section)
     if not given or given.get("name") == "none":  # options of a file that an override takes away
-        return {}
+        return None
     if _is_own(given):
         with error_context(place("name")):
             known: Registry = _own_option(section, given["name"])
@@ -84,19 +87,11 @@ def make_option(section: str, values: Values) -> Option:
     return registry.make(known, values)
 
 
-def make_options(sections: Mapping[str, Values]) -> list[Option]:
-    """The options of a configuration.
+def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:
+    """The options of a configuration by section, made. What one refuses is refused (ConfigError) with its place.
 
     Args:
-        sections: of its options, spelled out.
+        sections: of the configuration.
+        entries: of its options, by section.
     """
-    return [make_option(name, values) for name, values in sections.items()]
-
-
-def makers(sections: Mapping[str, Values]) -> dict[str, Callable[[], Option]]:
-    """What makes each option of a configuration, by section.
-
-    Args:
-        sections: of its options, spelled out.
-    """
-    return {name: partial(make_option, name, values) for name, values in sections.items()}
+    return {name: sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items()}

@@ -35,11 +35,6 @@ def resolved(entries: Iterable[Any] | Measure, place: str) -> tuple[list[Values]
     return described, tuple(measures)
 
 
-def made(entries: Sequence[str | Values] | None) -> tuple[Measure, ...]:
-    """The measures of a configuration that was resolved."""
-    return resolved(entries or (), "run.measures")[1]
-
-
 def _measure(entry: Any, place: str) -> tuple[Measure, str]:
     """A measure, and where it is imported from."""
     if isinstance(entry, Measure):

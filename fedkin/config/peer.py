@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from fedkin.config import registry
 from fedkin.config.loader import Sections, check_table, read
 from fedkin.config.method_places import check_between_peers
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
-from fedkin.config.registry import resolve_model
+from fedkin.config.registry import Entry, resolve_model
 from fedkin.config.run import LocalSection
-from fedkin.config.schema import Place, Values, validate
+from fedkin.config.schema import Place, validate
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 
@@ -27,9 +26,9 @@ class PeerConfig:
 
     peer: PeerSettings
     network: NetworkSettings
-    data: Values
-    model: Values
-    method: Values
+    data: Entry
+    model: Entry
+    method: Entry
     local: LocalSection
     lockstep: LockstepSettings | None = None
 
@@ -63,9 +62,9 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings) if "lockstep" in sections else None,
     )
-    registry.refuse_validation(config.data, place)
-    make_method = partial(registry.make, registry.methods(), config.method)
-    sections.construct({"local": lambda: config.work, "method": make_method})
+    registry.refuse_validation(config.data.values, place)
+    sections.construct("local", lambda: config.work)
+    sections.construct("method", lambda: config.method.made)
     check_between_peers(config.method, place)
     return config
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, wraps
+from dataclasses import dataclass, field
+from functools import cache, cached_property, wraps
 from typing import Any, NamedTuple
 
 from fedkin.config import own_methods
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.options import SECTIONS
-from fedkin.scenarios.population import Population
 
 Registry = Mapping[str, Callable[..., Any]]
 NOT_OPTIONS = ("data",)  # what a run passes itself
@@ -166,6 +165,46 @@ def method_rows() -> list[MethodRow]:
     return rows
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a registry with all its options, validated and spelled out.
+
+    Attributes:
+        name: of the entry.
+        values: its name and options, as TOML holds them.
+        call: what makes it.
+        options: the same options, in the types that ``call`` takes.
+    """
+
+    name: str
+    values: Values
+    call: Callable[..., Any] = field(compare=False, repr=False)
+    options: Section = field(compare=False, repr=False)
+
+    def make(self, *first: Any) -> Any:
+        """Call the entry.
+
+        Args:
+            first: positional arguments, such as the data of a model.
+
+        Raises ConfigError for what an entry of the user's own raises.
+        """
+        options = {key: getattr(self.options, key) for key in self.values if key != "name"}
+        if not own_methods.is_own(self.name):
+            return self.call(*first, **options)
+        try:
+            return self.call(*first, **options)
+        except FedkinError:
+            raise
+        except Exception as error:  # whatever the user's own checks raise
+            raise ConfigError(f"{self.name!r} refuses its options: {type(error).__name__}: {error}") from error
+
+    @cached_property
+    def made(self) -> Any:
+        """What the entry makes without other arguments, made once."""
+        return self.make()
+
+
 def shifts() -> Registry:
     """Named ways in which data shift during a run."""
     from fedkin.scenarios.shifts import SHIFTS
@@ -173,8 +212,8 @@ def shifts() -> Registry:
     return dict(SHIFTS)
 
 
-def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Values:
-    """A section that names an entry of a registry, with all options of the entry spelled out.
+def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entry:
+    """The entry of a registry that a section names, with all options of the entry spelled out.
 
     Args:
         kind: what the registry holds, for messages.
@@ -192,9 +231,9 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Valu
         raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
     if name not in registry:
         raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
-    options = {key: value for key, value in values.items() if key != "name"}
-    section = validate(_options_of(registry, name, place), options, place, ["name"])
-    return {"name": name, **toml_values(section)}
+    given = {key: value for key, value in values.items() if key != "name"}
+    options = validate(_options_of(registry, name, place), given, place, ["name"])
+    return Entry(name, {"name": name, **toml_values(options)}, registry[name], options)
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
@@ -207,51 +246,36 @@ def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
         raise ConfigError(f"{place('name')}: {name!r}: the types of its fields cannot be read: {error}") from error
 
 
-def resolve_model(values: Values, place: Place) -> Values:
+def resolve_model(values: Values, place: Place) -> Entry:
     """The model section, spelled out; where it has the place of a PyTorch module, it needs no name."""
     default = "torch" if "torch" in values else "mclr"
     return resolve("model", models(), {"name": default} | values, place)
 
 
 def make(registry: Registry, values: Values, *first: Any) -> Any:
-    """Call a named entry with its validated options.
+    """Make the entry that values name.
 
     Args:
         registry: the entries.
         values: ``name``, and options of the entry.
         first: positional arguments, such as the data of a model.
+
+    Raises ConfigError as ``resolve`` does.
     """
-    call = registry[values["name"]]
-    options = {key: value for key, value in values.items() if key != "name"}
-    if not own_methods.is_own(values["name"]):
-        return call(*first, **_typed(call, options))
-    try:
-        return call(*first, **_typed(call, options))
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever the user's own checks raise
-        raise ConfigError(f"{values['name']!r} refuses its options: {type(error).__name__}: {error}") from error
+    return resolve("entry", registry, values, str).make(*first)
 
 
-def make_population(values: Values) -> Population:
-    """The scenario section as a Population."""
-    return Population(**_typed(Population, values))
-
-
-def _typed(call: Callable[..., Any], options: Values) -> Values:
-    """Options that were validated before, in the types that ``call`` takes: TOML's lists become tuples."""
-    section = options_schema(call, NOT_OPTIONS).model_validate_json(json.dumps(options))
-    return {name: getattr(section, name) for name in options}
-
-
-def make_site_data(values: Values) -> Any:
+def make_site_data(entry: Entry) -> Any:
     """The data of a real site.
+
+    Args:
+        entry: of its section [data].
 
     Raises ConfigError for text labels without ``label_names``: each site would number those that occur in its own file.
     """
-    data = make(datasets(), values)
+    data = entry.make()
     names = data.label_names
-    if names is not None and names != ("False", "True") and "label_names" not in values:
+    if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
             "labels are text, and other sites may have others: name the classes, all and in the same order on every "
             f"site, such as label_names = {list(names)}"

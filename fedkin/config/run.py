@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from fedkin.config import own_measures, registry
-from fedkin.config.engine import check_engine, check_sums
+from fedkin.config.description import Description
 from fedkin.config.loader import Sections, parse_override, read
-from fedkin.config.option_registry import makers, own_sections, resolve_options
-from fedkin.config.plan import Plan, Selection
-from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.schema import NotNegative, Place, Positive, Section, Share, Values, options_schema, toml_values
+from fedkin.config.option_registry import made_options, own_sections, resolve_options
+from fedkin.config.plan import RunSettings
+from fedkin.config.registry import Entry, resolve, resolve_model
+from fedkin.config.schema import Place, Positive, Section, Values, options_schema, toml_values
 from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
+from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS as OPTIONS
+from fedkin.options.base import Option
 from fedkin.scenarios.population import Population
 
 SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
@@ -55,99 +58,68 @@ class LocalSection(Section):
         """As TOML holds them; options of later versions only where they are used."""
         return without_unused(toml_values(self))
 
-    @property
+    @cached_property
     def work(self) -> LocalTraining:
         """The same for methods. Raises ConfigError for what cannot be."""
         return LocalTraining.from_settings(self.model_dump())
 
 
-class RunSection(Section):
-    """[run]: how long, with how many clients, from which seed, against which other methods, and how often evaluated."""
-
-    rounds: Positive = 50
-    cohort: Positive = 10
-    seed: NotNegative = 0
-    seeds: Positive | None = None  # repeat with so many seeds, from ``seed`` on, and compare statistically
-    against: list[str | Values] = Field(default_factory=list)
-    target: Share | None = None  # accuracy, for rounds to target
-    evaluate_every: NotNegative = 1  # rounds; 0: only after the last
-    checkpoint_every: Positive = 10
-    selection: Selection = "uniform"
-    global_model: bool = False  # score the mean of the cluster models, too
-    patience: Positive | None = None  # stop after so many rounds without a better score on validation samples
-    until: Share | None = None  # stop at the first complete round with this score
-    evaluate_clients: Positive | None = None  # scored in a round, but for the last: a sample by cluster; None: all
-    sample_at_end: bool = False  # score no more than these after the last round, either
-    devices: Positive | None = None
-    clients_per_batch: Positive | None = None
-    engine: str | None = None  # "ray", or "ray:" and a cluster's address; None: this process
-    actors: Positive | None = None  # of Ray; None: one on each machine, on one machine one on each core
-    sum_by_actor: bool = False  # each actor sends the sum of its clients' updates: less traffic, other last bits
-    measures: list[str | Values] | None = None  # of the user's own: "module:Measure"
-
-    @model_validator(mode="after")
-    def _actors_that_sum(self) -> RunSection:
-        check_sums(self.sum_by_actor, self.engine)
-        return self
-
-    @field_validator("engine")
-    @classmethod
-    def _known_engine(cls, value: str | None) -> str | None:
-        return check_engine(value)
-
-    @field_validator("against", "measures", mode="before")
-    @classmethod
-    def _names(cls, value: object) -> object:
-        """``run.against=fedavg,ifca`` on the command line is a list of names; so is ``run.measures=a:B,a:C``."""
-        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
-
-    @property
-    def others(self) -> list[Values]:
-        """The methods that are compared with the main one, spelled out."""
-        return [entry for entry in self.against if not isinstance(entry, str)]
-
-    @property
-    def plan(self) -> Plan:
-        """The part that the loop of rounds needs."""
-        intervals = self.evaluate_every, self.checkpoint_every
-        optional = {name: getattr(self, name) for name in ("patience", "until", "evaluate_clients", "sample_at_end")}
-        return Plan(self.rounds, self.cohort, self.seed, *intervals, self.selection, self.global_model, **optional)
-
-
 @dataclass(frozen=True)
 class RunConfig:
-    """A validated configuration: every option known, of the right type, and spelled out with its default."""
+    """A validated configuration: every option known, of the right type, and spelled out with its default.
 
-    data: Values
-    model: Values
-    method: Values
+    What needs no data is made when the configuration is read, once: so what cannot be made is refused with its place.
+    Two configurations are equal where they say the same.
+
+    Attributes:
+        data: the data set.
+        model: the model.
+        method: the main method.
+        against: the methods that are compared with it.
+        local: the settings of local training.
+        scenario: what clients do besides training.
+        run: the plan, how it is scored, and what computes it.
+        shift: how the data shift; None where they do not.
+        option_entries: what goes with all methods, by section.
+        options: the same, made.
+        measures: the user's own, with their functions.
+    """
+
+    data: Entry
+    model: Entry
+    method: Entry
+    against: tuple[Entry, ...]
     local: LocalSection
-    scenario: Values
-    run: RunSection
-    shift: Values = field(default_factory=dict)  # empty: the data do not shift
-    options: dict[str, Values] = field(default_factory=dict)  # of all methods, by section
+    scenario: Population
+    run: RunSettings
+    shift: Entry | None
+    option_entries: dict[str, Entry]
+    options: dict[str, Option] = field(compare=False, repr=False)
+    measures: tuple[Measure, ...] = field(compare=False, repr=False)
 
     @property
-    def against(self) -> list[Values]:
-        """The methods that are compared with the main one, spelled out."""
-        return self.run.others
-
-    @property
-    def plan(self) -> Plan:
-        """How long the run is, with how many clients."""
-        return self.run.plan
+    def methods(self) -> tuple[Entry, ...]:
+        """The main method, and those that are compared with it."""
+        return (self.method, *self.against)
 
     @property
     def work(self) -> LocalTraining:
         """What a client does with a model that it trains."""
         return self.local.work
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Description:
         """The configuration as TOML holds it; ``from_dict`` reads it back."""
-        local, run = self.local.values, toml_values(self.run)
-        sections = {"data": self.data, "model": self.model, "method": self.method, "local": local}
-        sections |= {"scenario": self.scenario, "shift": self.shift, "run": run}
-        return {name: entries for name, entries in (sections | self.options).items() if entries}
+        sections: dict[str, Any] = {
+            "data": self.data.values,
+            "model": self.model.values,
+            "method": self.method.values,
+            "local": self.local.values,
+            "scenario": toml_values(self.scenario),
+            "shift": self.shift.values if self.shift else {},
+            "run": self.run.values,
+        }
+        sections |= {name: entry.values for name, entry in self.option_entries.items()}
+        return Description({name: values for name, values in sections.items() if values})
 
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
@@ -169,84 +141,91 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     return from_dict(raw, place)
 
 
-def from_dict(raw: dict[str, Any], place: Place = str) -> RunConfig:
-    """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it was read."""
+def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
+    """Validate a configuration that was read already.
+
+    Args:
+        raw: its sections.
+        place: turns ``section.key`` into where it was read.
+    """
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
+    default_data = registry.default_dataset(sections["data"])
     method = sections.resolve("method", "method", registry.methods(), "fedgroup")
+    run = sections.validate("run", RunSettings)
+    against = resolve_against(run.against, method, sections)
+    measure_entries, measures = own_measures.resolved(run.measures or (), place("run.measures"))
+    option_entries = resolve_options(sections, (*OPTIONS, *own))
     config = RunConfig(
-        data=sections.resolve("data", "data set", registry.datasets(), registry.default_dataset(sections["data"])),
+        data=sections.resolve("data", "data set", registry.datasets(), default_data),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
+        against=against,
         local=sections.validate("local", LocalSection),
-        scenario=toml_values(sections.validate("scenario", options_schema(Population))),
-        run=resolve_measures(
-            resolve_against(
-                sections.validate("run", RunSection), method, place("run.against"), written=sections["method"]
-            ),
-            place("run.measures"),
-        ),
-        shift=_shift(sections) if "shift" in sections else {},
-        options=resolve_options(sections, (*OPTIONS, *own)),
+        scenario=make_population(sections),
+        run=described_run(run, against, measure_entries),
+        shift=_shift(sections) if "shift" in sections else None,
+        option_entries=option_entries,
+        options=made_options(sections, option_entries),
+        measures=measures,
     )
-    sections.construct(
-        {
-            "local": lambda: config.work,
-            "method": lambda: registry.make(registry.methods(), config.method),
-            "scenario": lambda: registry.make_population(config.scenario),
-            **makers(config.options),
-            "shift": lambda: config.shift and registry.make(registry.shifts(), config.shift),
-            "run.against": lambda: [registry.make(registry.methods(), entry) for entry in config.against],
-        }
-    )
+    sections.construct("local", lambda: config.work)
+    sections.construct("method", lambda: config.method.made)
+    if config.shift is not None:
+        shift = config.shift
+        sections.construct("shift", lambda: shift.made)
+    sections.construct("run.against", lambda: [entry.made for entry in config.against])
     return config
 
 
-def _shift(sections: Sections) -> Values:
-    """The shift section, spelled out."""
+def make_population(sections: Sections) -> Population:
+    """The section [scenario]."""
+    options = sections.validate("scenario", options_schema(Population))
+    return sections.construct("scenario", lambda: Population(**dict(options)))
+
+
+def _shift(sections: Sections) -> Entry:
+    """The section [shift]."""
     place = sections.place_in("shift")
     if "name" not in sections["shift"]:
         raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.shifts())}")
     return resolve("shift", registry.shifts(), sections["shift"], place)
 
 
-def resolve_against(run: RunSection, method: Values, place: str, written: Values) -> RunSection:
-    """[run] with the methods in ``against`` spelled out, none twice, the main one left out.
+def described_run(run: RunSettings, against: Sequence[Entry], measures: Sequence[Values]) -> RunSettings:
+    """[run] with what it names spelled out.
 
     Args:
-        run: the section.
-        method: the main method, spelled out.
-        place: where ``run.against`` was read.
-        written: [method] as it was written; what it gives goes for the others too (``shared_options``).
+        run: the section as it was read.
+        against: the methods that are compared with the main one.
+        measures: entries of the user's own measures.
     """
-    entries = [{"name": entry} if isinstance(entry, str) else entry for entry in run.against]
+    return replace(run, against=[entry.values for entry in against], measures=list(measures) or None)
+
+
+def resolve_against(names: Sequence[str | Values], method: Entry, sections: Sections) -> tuple[Entry, ...]:
+    """The methods in ``run.against``, none twice, the main one left out.
+
+    Args:
+        names: as they were read.
+        method: the main method.
+        sections: of the configuration. What its [method] gives goes for the others, too (``shared_options``).
+    """
+    place = sections.place("run.against")
+    entries = [{"name": entry} if isinstance(entry, str) else entry for entry in names]
     for entry in entries:
         if "name" not in entry:
             raise ConfigError(f"{place}: expected a method's name or a table with one, got {entry!r}")
-    entries = carry_over({**written, "name": method["name"]}, entries)
+    entries = carry_over({**sections["method"], "name": method.name}, entries)
     full = [resolve("method", registry.methods(), entry, lambda key: f"{place}: {key}") for entry in entries]
-    names = [entry["name"] for entry in full]
-    for name in names:
-        if names.count(name) > 1:
+    resolved_names = [entry.name for entry in full]
+    for name in resolved_names:
+        if resolved_names.count(name) > 1:
             raise ConfigError(f"{place}: method {name!r} is named twice")
-    others = [entry for entry in full if entry != method]
-    if method["name"] in [entry["name"] for entry in others]:
+    others = tuple(entry for entry in full if entry != method)
+    if method.name in [entry.name for entry in others]:
         raise ConfigError(
-            f"{place}: {method['name']!r} is the main method, and runs are named after their method; "
+            f"{place}: {method.name!r} is the main method, and runs are named after their method; "
             "give its other options a run of their own"
         )
-    return run.model_copy(update={"against": others})
-
-
-def resolve_measures(run: RunSection, place: str) -> RunSection:
-    """[run] with the user's own measures spelled out.
-
-    Args:
-        run: the section.
-        place: where ``run.measures`` was read.
-
-    Raises ConfigError for what is no measure, and for a name that is taken.
-    """
-    if not run.measures:
-        return run.model_copy(update={"measures": None})
-    return run.model_copy(update={"measures": own_measures.resolved(run.measures, place)[0]})
+    return others

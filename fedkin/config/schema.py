@@ -51,12 +51,17 @@ S = TypeVar("S")
 
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
-def settings(section: str) -> Callable[[type[S]], type[S]]:
-    """A frozen dataclass whose annotations are its checks; it raises ConfigError that names ``section.key``."""
+def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type[S]]:
+    """A frozen dataclass whose annotations are its checks. It raises ConfigError that names ``section.key``.
+
+    Args:
+        section: where its values stand in a configuration, for messages.
+        kw_only: whether its fields are given by name only.
+    """
 
     def decorate(cls: type[S]) -> type[S]:
         config = ConfigDict(extra="forbid", strict=True)
-        validated: Any = pydantic.dataclasses.dataclass(frozen=True, config=config)(cls)
+        validated: Any = pydantic.dataclasses.dataclass(frozen=True, kw_only=kw_only, config=config)(cls)
         init, signature = validated.__init__, inspect.signature(validated)
 
         @functools.wraps(init)
@@ -170,9 +175,17 @@ def shortened(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}... ({len(text):,} characters)"
 
 
-def toml_values(section: Section) -> Values:
-    """A section's values as TOML can hold them: None is left out, and so are empty tables."""
-    return {key: value for key, value in section.model_dump(mode="json").items() if value not in (None, {})}
+def toml_values(section: Any) -> Values:
+    """A section's values as TOML can hold them: None is left out, and so are empty tables.
+
+    Args:
+        section: a ``Section``, or settings (``settings``).
+    """
+    if isinstance(section, Section):
+        values = section.model_dump(mode="json")
+    else:
+        values = TypeAdapter(type(section)).dump_python(section, mode="json")
+    return {key: value for key, value in values.items() if value not in (None, {})}
 
 
 def check_integer(name: str, value: object, least: int) -> None:

@@ -14,21 +14,24 @@ from typing import Any
 import numpy as np
 from pydantic import model_validator
 
-from fedkin.config import registry
+from fedkin.config import own_measures, registry
+from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
 from fedkin.config.method_places import check_with_server
-from fedkin.config.option_registry import makers, own_sections, resolve_options
-from fedkin.config.plan import Plan
-from fedkin.config.registry import resolve, resolve_model
-from fedkin.config.run import LocalSection, RunSection, resolve_against, resolve_measures
-from fedkin.config.schema import Place, Positive, Section, Values, toml_values
+from fedkin.config.option_registry import made_options, own_sections, resolve_options
+from fedkin.config.plan import RunSettings
+from fedkin.config.registry import Entry, resolve, resolve_model
+from fedkin.config.run import LocalSection, described_run, resolve_against
+from fedkin.config.schema import Place, Positive, Section, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
+from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
+from fedkin.options.base import Option
 
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
@@ -83,30 +86,41 @@ class DataDescription:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """server.toml, validated and spelled out."""
+    """server.toml, validated and spelled out. What needs no data is made when the file is read.
+
+    Attributes:
+        federation: the server's own settings.
+        samples: the samples of every client.
+        model: the model.
+        method: the main method.
+        against: the methods that are run after it.
+        local: the settings of local training.
+        run: the plan, and how it is scored.
+        option_entries: what goes with all methods, by section.
+        options: the same, made.
+        measures: the user's own, with their functions.
+    """
 
     federation: ServerSettings
     samples: SamplesSection
-    model: Values
-    method: Values
+    model: Entry
+    method: Entry
+    against: tuple[Entry, ...]
     local: LocalSection
-    run: RunSection
-    options: dict[str, Values] = field(default_factory=dict)  # of all methods, by section
+    run: RunSettings
+    option_entries: dict[str, Entry]
+    options: dict[str, Option] = field(compare=False, repr=False)
+    measures: tuple[Measure, ...] = field(compare=False, repr=False)
+
+    @property
+    def methods(self) -> tuple[Entry, ...]:
+        """The main method, and those that are run after it."""
+        return (self.method, *self.against)
 
     @property
     def work(self) -> LocalTraining:
         """What a client does with a model that it trains."""
         return self.local.work
-
-    @property
-    def against(self) -> list[Values]:
-        """The methods that are run after the main one."""
-        return self.run.others
-
-    @property
-    def plan(self) -> Plan:
-        """How long the run is, with how many clients."""
-        return self.run.plan
 
     @property
     def shared_digest(self) -> str:
@@ -117,28 +131,37 @@ class ServerConfig:
         """What the model needs of the clients' data."""
         return DataDescription.of(self.samples, self.federation.name)
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> Description:
         """The content of the run folder's config.toml: what decides results. Deadlines and the like may be changed."""
-        name, capacity = self.federation.name, self.federation.capacity
-        return {
+        name = self.federation.name
+        capacity = self.federation.capacity
+        sections: dict[str, Any] = {
             "federation": {"name": name, "capacity": capacity},
             "data": {"name": name, "clients": capacity, **toml_values(self.samples)},
-            "model": self.model,
-            "method": self.method,
+            "model": self.model.values,
+            "method": self.method.values,
             "local": self.local.values,
-            "run": toml_values(self.run),
-            **self.options,
+            "run": self.run.values,
         }
+        sections |= {section: entry.values for section, entry in self.option_entries.items()}
+        return Description(sections)
 
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """client.toml, validated and spelled out."""
+    """client.toml, validated and spelled out.
+
+    Attributes:
+        site: the site's own settings.
+        samples: the samples of every client.
+        model: the model.
+        data: the site's data; None in a file without a section [data].
+    """
 
     site: SiteSettings
     samples: SamplesSection
-    model: Values
-    data: Values
+    model: Entry
+    data: Entry | None
 
     @property
     def shared_digest(self) -> str:
@@ -150,8 +173,8 @@ class ClientConfig:
         return DataDescription.of(self.samples, self.site.name)
 
 
-def _shared_digest(samples: SamplesSection, model: Values) -> str:
-    return digest({"samples": toml_values(samples), "model": model})
+def _shared_digest(samples: SamplesSection, model: Entry) -> str:
+    return digest({"samples": toml_values(samples), "model": model.values})
 
 
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
@@ -163,52 +186,56 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     own = own_sections(raw, SERVER)
     sections = _sections(raw, (*SERVER, *own), place)
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
-    run = sections.validate("run", RunSection)
-    if "checkpoint_every" not in sections["run"]:
-        run = run.model_copy(update={"checkpoint_every": 1})  # a round takes long, a checkpoint does not
-    for key in ("seeds", "devices", "clients_per_batch", "patience", "engine", "actors"):
-        if getattr(run, key) is not None:
-            raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
+    run = _run_settings(sections)
+    against = resolve_against(run.against, method, sections)
+    measure_entries, measures = own_measures.resolved(run.measures or (), sections.place("run.measures"))
+    option_entries = resolve_options(sections, (*OPTIONS, *own))
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(settings, folder=str(path.parent.absolute() / user_path(settings.folder))),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
+        against=against,
         local=sections.validate("local", LocalSection),
-        run=resolve_measures(
-            resolve_against(run, method, sections.place("run.against"), written=sections["method"]),
-            sections.place("run.measures"),
-        ),
-        options=resolve_options(sections, (*OPTIONS, *own)),
+        run=described_run(run, against, measure_entries),
+        option_entries=option_entries,
+        options=made_options(sections, option_entries),
+        measures=measures,
     )
-    if config.options.get("late", {}).get("share"):
-        raise ConfigError(f"{sections.place('late.share')}: real clients are late by themselves; leave it out")
-    if config.options.get("secret", {}).get("dropout"):
-        raise ConfigError(f"{sections.place('secret.dropout')}: real clients drop out by themselves; leave it out")
-    _check_privacy(config, sections.place)
-    every = [config.method, *config.against]
-    known = registry.methods()
-    sections.construct(
-        {
-            "local": lambda: config.work,
-            "method": lambda: [registry.make(known, one) for one in every],
-            **makers(config.options),
-        }
-    )
-    check_with_server(every, sections.place)
+    _check_options(config, sections.place)
+    sections.construct("local", lambda: config.work)
+    sections.construct("method", lambda: [entry.made for entry in config.methods])
+    check_with_server(config.methods, sections.place)
     return config
 
 
-def _check_privacy(config: ServerConfig, place: Place) -> None:
-    """Refuse (ConfigError) noise that nobody could trust: of a server that has seen the updates, or of a seed."""
-    privacy = config.options.get("privacy", {})
-    if privacy and "secret" not in config.options:
+def _run_settings(sections: Sections) -> RunSettings:
+    """[run] of a server's file. Raises ConfigError for what only simulations have."""
+    run = sections.validate("run", RunSettings)
+    if "checkpoint_every" not in sections["run"]:
+        run = replace(run, checkpoint_every=1)  # a round takes long, a checkpoint does not
+    for key in ("seeds", "devices", "clients_per_batch", "patience", "engine", "actors"):
+        if getattr(run, key) is not None:
+            raise ConfigError(f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out")
+    return run
+
+
+def _check_options(config: ServerConfig, place: Place) -> None:
+    """Refuse (ConfigError) options that only simulations have, and noise that nobody could trust."""
+    late = config.option_entries.get("late")
+    if late is not None and late.values.get("share"):
+        raise ConfigError(f"{place('late.share')}: real clients are late by themselves; leave it out")
+    secret = config.option_entries.get("secret")
+    if secret is not None and secret.values.get("dropout"):
+        raise ConfigError(f"{place('secret.dropout')}: real clients drop out by themselves; leave it out")
+    privacy = config.option_entries.get("privacy")
+    if privacy is not None and secret is None:
         raise ConfigError(
             f"{place('privacy')}: without secret sums the server of real sites sees every update, and adds the noise "
             'itself, which is not offered: add [secret] with name = "sums", so that sites add it, or leave this out'
         )
-    if privacy.get("testing_only_seeded_noise"):
+    if privacy is not None and privacy.values.get("testing_only_seeded_noise"):
         name = place("privacy.testing_only_seeded_noise")
         raise ConfigError(f"{name}: noise of a seed is never asked of real sites; leave it out")
 
@@ -225,9 +252,10 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
         site=replace(site, folder=str(path.parent.absolute() / user_path(site.folder)), **_signing(site, path)),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
-        data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else {},
+        data=resolve("data set", registry.datasets(), data, sections.place_in("data")) if data else None,
     )
-    registry.refuse_validation(config.data, sections.place)
+    if config.data is not None:
+        registry.refuse_validation(config.data.values, sections.place)
     return config
 
 

@@ -128,7 +128,7 @@ def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> N
 def why_impossible(entry: Values) -> str:
     """Why a method cannot be made with these options; empty where it can."""
     try:
-        registry.make(registry.methods(), registry.resolve("method", registry.methods(), entry, str))
+        registry.make(registry.methods(), entry)
     except FedkinError as error:
         return str(error)
     return ""

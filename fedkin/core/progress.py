@@ -5,9 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fedkin.core.records import Record
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A callback that says whether a run shows how far it is.
+
+    Args:
+        show: whether there are bars, or plain lines where there is no terminal. Without this callback they are shown
+            on a terminal and in a notebook.
+    """
+
+    show: bool = True
+
 
 Listener = Callable[[Record], Any]
 Display = Callable[[int], AbstractContextManager[Listener]]  # from the number of rounds

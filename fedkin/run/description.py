@@ -9,28 +9,61 @@ from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.option_registry import known_values
+from fedkin.config.description import Description
+from fedkin.config.plan import RunSettings
 from fedkin.config.run import SECTIONS as CONFIGURATION
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.plain import plain_lists
+from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
-from fedkin.options.with_options import ORDER
+from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
+from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+
+
+def description_of(
+    *,
+    data: FederatedData,
+    model: AnyModel,
+    local: LocalTraining,
+    scenario: Population,
+    shift: Shift | None,
+    run: RunSettings,
+    options: Mapping[str, Option],
+) -> Description:
+    """What a configuration would say of a run that is started from Python.
+
+    Args:
+        data: its data, before any option has changed them.
+        model: what is trained.
+        local: the settings of local training.
+        scenario: what clients do besides training.
+        shift: how the data shift; None where they do not.
+        run: the plan, how it is scored, and what computes it.
+        options: of all methods, by section.
+    """
+    split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
+    of_model = model.description() if isinstance(model, ModelWithWorkers) else {}
+    sections: dict[str, Values] = {
+        "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
+        "data": {"name": data.name, "clients": data.clients, **split, **label_names(data)},
+        "model": {"name": model.name, "parameters": model.spec.parameters, **of_model},
+        "local": {name: value for name, value in plain_values(local).items() if name in local.settings()},
+        "scenario": plain_values(scenario),
+        "run": run.values,
+    }
+    if shift is not None:
+        sections["shift"] = {"name": shift_name(shift), **plain_values(shift)}
+    return Description(sections | option_values(options))
 
 
 def method_name(method: Method) -> str:
     """What configurations call a method; the lower-case name of the class for a user's own."""
     return _name(method, registry.methods())
-
-
-def method_in(description: Mapping[str, Any]) -> str:
-    """What a run's records and tables call its method: with its options, if there are any."""
-    named = [section for section in ORDER if section in SECTIONS and SECTIONS[section].titles]
-    options = [description[section]["name"] for section in named if description.get(section)]
-    return "+".join([description["method"]["name"], *options])
 
 
 def option_values(options: Mapping[str, Option]) -> dict[str, Values]:

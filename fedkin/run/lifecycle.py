@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, r
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.config.description import Description
 from fedkin.config.plan import Plan
+from fedkin.config.registry import Entry
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
@@ -21,9 +23,9 @@ from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
-from fedkin.run.description import method_in
+from fedkin.run.callbacks import OnRound
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.loop import OnRound, RunState, run
+from fedkin.run.loop import RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.metrics.clustering import GroundTruth
@@ -36,7 +38,6 @@ from fedkin.tracking.tracker import Tracker, dispatching
 if TYPE_CHECKING:
     import pandas as pd
 
-Description = dict[str, Any]
 Digests = tuple[str, ...]  # what decides numbers and is not in the description, such as the data and the model
 Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
 
@@ -108,9 +109,11 @@ class Experiment(Generic[W]):
 
     def with_seed(self, seed: int) -> Experiment[W]:
         """The same experiment from one seed."""
-        settings = {key: value for key, value in self.description["run"].items() if key != "seeds"}
-        description = {**self.description, "run": {**settings, "seed": seed}}
-        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, seed=seed), description=description)
+        return dataclasses.replace(
+            self,
+            plan=dataclasses.replace(self.plan, seed=seed),
+            description=self.description.with_run(seed=seed, seeds=None),
+        )
 
     def check(self, methods: Methods) -> None:
         """Refuse what cannot run before anything is written (ConfigError)."""
@@ -157,11 +160,11 @@ class Experiment(Generic[W]):
             inner = against_folder(out, values["name"]) if out else None
             begun = resume and inner is not None and holds_run(inner)
             runs[values["name"]] = self._run_one(values, other, None, digests, inner, begun)
-        whole = dataclasses.replace(main, against=runs)
-        for finished in (*runs.values(), whole):
+        main.against.update(runs)
+        for finished in (*runs.values(), main):
             if finished.folder:
                 finished.write_results(finished.folder)
-        return whole
+        return main
 
     def _run_one(
         self,
@@ -173,21 +176,20 @@ class Experiment(Generic[W]):
         resume: bool,
     ) -> Run:
         """One method's run; ``others`` lists those beside it, None where it is one of those itself."""
-        settings = {**self.description["run"], "against": others or []}
-        description = {**self.description, "method": entry, "run": settings}
+        description = self.description.with_sections({"method": entry}).with_run(against=others or [])
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
         folder = _folder(out, description, identity, resume, warns=others is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         earlier_records = partial(read_records, out) if out else tuple
-        with dispatching(self.trackers, description, out, earlier_records, self.on_round) as dispatch:
+        with dispatching(self.trackers, description.sections, out, earlier_records, self.on_round) as dispatch:
             try:
                 state = run(
                     opened.world,
                     method,
                     self.plan,
                     options=options,
-                    name=method_in(description),
+                    name=description.method_with_options,
                     ground_truth=opened.ground_truth,
                     folder=folder,
                     on_round=dispatch,
@@ -237,6 +239,15 @@ def _folder(out: Path | None, description: Description, identity: str, resume: b
     if resume:
         return Folder.reopen(out, description, identity, warns=warns)
     return Folder.create(out, description, identity)
+
+
+def named_methods(entries: Iterable[Entry]) -> Methods:
+    """The methods of a configuration, each with its entry in a description.
+
+    Args:
+        entries: of the methods.
+    """
+    return [(entry.values, entry.made) for entry in entries]
 
 
 def method_places(methods: Methods) -> list[str]:

@@ -19,6 +19,7 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.table import EXTRA, SCORE
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import NO_OPTIONS, ActiveOptions, WithOptions, evaluation_task
+from fedkin.run.callbacks import OnRound
 from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld
@@ -35,7 +36,6 @@ from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
 _log = logging.getLogger("fedkin")
-OnRound = Callable[[Record], Any]
 
 
 @dataclass

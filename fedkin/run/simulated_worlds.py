@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedkin.config.plan import Plan
+from fedkin.config.plan import Compute, Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
@@ -38,11 +38,7 @@ class SimulatedWorlds:
     local: LocalTraining
     population: Population
     shift: Shift | None = None
-    devices: int | None = None
-    clients_per_batch: int | None = None
-    engine: str | None = None
-    actors: int | None = None
-    sum_by_actor: bool = False
+    compute: Compute = Compute()
 
     @property
     def clients(self) -> int:
@@ -77,7 +73,7 @@ class SimulatedWorlds:
             )
         for _, method in methods:
             needs = requirements_with(method, options)
-            parts = memory_parts(needs, plan, self.clients, self.spec.parameters, self.clients_per_batch)
+            parts = memory_parts(needs, plan, self.clients, self.spec.parameters, self.compute.clients_per_batch)
             check_memory(parts, "take a smaller model, or fewer clients, clusters or clients in a cohort")
         world = self.make()
         with error_context("scenario"):  # whichever clients arrive or leave, one is reachable in every round
@@ -92,11 +88,11 @@ class SimulatedWorlds:
             self.local,
             population=self.population,
             shift=self.shift,
-            devices=self.devices,
-            clients_per_batch=self.clients_per_batch,
-            engine=self.engine,
-            actors=self.actors,
-            sum_by_actor=self.sum_by_actor,
+            devices=self.compute.devices,
+            clients_per_batch=self.compute.clients_per_batch,
+            engine=self.compute.engine,
+            actors=self.compute.actors,
+            sum_by_actor=self.compute.sum_by_actor,
         )
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
