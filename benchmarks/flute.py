@@ -186,9 +186,8 @@ def round_seconds(setting: Setting, rounds: int = 30, clients: int = 200) -> flo
         rounds=rounds,
         cohort=COHORT,
         local=fk.SGD(epochs=1, batch_size=BATCH, lr=LR),
-        evaluate_every=0,
-        progress=False,
-        on_round=lambda _: stamps.append(time.perf_counter()),
+        scoring=fk.Scoring(evaluate_every=0),
+        callbacks=[fk.Progress(False), lambda _: stamps.append(time.perf_counter())],
     )
     seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
     return statistics.median(seconds[FIRST:-1])

@@ -75,8 +75,8 @@ def ours(rounds: int) -> float:
         rounds=rounds,
         cohort=COHORT,
         local=fk.SGD(epochs=1, batch_size=BATCH, lr=LR),
-        evaluate_every=0,
-        on_round=lambda _: stamps.append(time.perf_counter()),
+        scoring=fk.Scoring(evaluate_every=0),
+        callbacks=lambda _: stamps.append(time.perf_counter()),
     )
     return float(np.median(np.diff(stamps)[FIRST:-1]))
 

@@ -46,7 +46,7 @@ def accuracy(data: str, method: str, late: fk.LateReplies | None, seed: int) -> 
     plan: dict[str, Any] = {"rounds": ROUNDS, "cohort": 20, "local": fk.SGD(epochs=5, batch_size=10, lr=0.05)}
     options = [] if late is None else [late]
     model = fk.models.mclr(clients)
-    run = fk.simulate(METHODS[method], clients, model, options=options, seed=seed, progress=False, **plan)
+    run = fk.simulate(METHODS[method], clients, model, options=options, seed=seed, callbacks=fk.Progress(False), **plan)
     return float(np.mean([record["accuracy"] for record in run.records[FIRST:]]))
 
 

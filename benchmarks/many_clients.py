@@ -157,10 +157,17 @@ def run(data: Path, method: str, out: Path) -> dict[str, Any]:
     def simulate(rounds: int, out: Path, **options: Any) -> fk.Run:
         model = fk.models.mclr(federation)
         return fk.simulate(
-            methods[method], federation, model, rounds=rounds, cohort=COHORT, evaluate_every=0, out=out, **options
+            methods[method],
+            federation,
+            model,
+            rounds=rounds,
+            cohort=COHORT,
+            out=out,
+            scoring=fk.Scoring(evaluate_every=0),
+            **options,
         )
 
-    whole = simulate(ROUNDS, out, on_round=lambda _: stamps.append(time.perf_counter()))
+    whole = simulate(ROUNDS, out, callbacks=lambda _: stamps.append(time.perf_counter()))
     end, anonymous, resident = time.perf_counter(), peak[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     halves = out.with_name(f"{out.name}-resumed")
     shutil.rmtree(halves, ignore_errors=True)

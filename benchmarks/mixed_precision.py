@@ -67,7 +67,15 @@ def accuracy(data: fk.FederatedData, model: Any, rounds: int, seed: int, more: d
     """The final accuracy of a run."""
     local = fk.SGD(epochs=5, batch_size=10, lr=0.1, **more)
     run = fk.simulate(
-        fk.FedAvg(), data, model, rounds=rounds, cohort=10, local=local, seed=seed, evaluate_every=0, progress=False
+        fk.FedAvg(),
+        data,
+        model,
+        rounds=rounds,
+        cohort=10,
+        local=local,
+        seed=seed,
+        scoring=fk.Scoring(evaluate_every=0),
+        callbacks=fk.Progress(False),
     )
     return run.summary()["final_accuracy"]
 

@@ -88,10 +88,9 @@ def rounds(data: fk.FederatedData, model: Any, options: argparse.Namespace, engi
         rounds=options.rounds,
         cohort=options.cohort,
         local=fk.SGD(epochs=1, batch_size=10, lr=0.03),
-        evaluate_every=0,
-        engine=engine,
-        progress=False,
-        on_round=lambda _: stamps.append(time.perf_counter()),
+        scoring=fk.Scoring(evaluate_every=0),
+        compute=fk.Compute(engine=engine),
+        callbacks=[fk.Progress(False), lambda _: stamps.append(time.perf_counter())],
     )
     seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
     return statistics.median(seconds[FIRST:-1]), run.state.models

@@ -43,7 +43,9 @@ def models(name: str, runs: int, devices: int | None) -> set[str]:
     work = LocalTraining(epochs=epochs, batch_size=32, lr=0.02)
     digests = set()
     for _ in range(runs):
-        run = fk.simulate(FedAvg(), data, model, rounds=1, cohort=10, local=work, seed=0, devices=devices)
+        run = fk.simulate(
+            FedAvg(), data, model, rounds=1, cohort=10, local=work, seed=0, compute=fk.Compute(devices=devices)
+        )
         digests.add(hashlib.sha256(np.asarray(run.models).tobytes()).hexdigest())
     return digests
 

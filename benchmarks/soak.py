@@ -50,9 +50,8 @@ def main() -> None:
         local=fk.SGD(epochs=1, batch_size=10, lr=0.1),
         shift=fk.SwapAll(probability=0.05),
         scenario=fk.Population(dropout=0.1),
-        on_round=note,
-        progress=False,
         out=options.out,
+        callbacks=[note, fk.Progress(False)],
     )
     _, second, last = (float(np.mean(third)) for third in np.array_split(sizes, 3))
     print(f"{options.rounds} rounds: second third {second:.0f} MB, last third {last:.0f} MB, {last / second:.3f}x")

@@ -158,8 +158,8 @@ def simulate(
         rounds=rounds,
         cohort=cohort,
         local=fk.SGD(epochs=1, batch_size=10, lr=0.03),
-        evaluate_every=0,
-        on_round=on_round,
+        scoring=fk.Scoring(evaluate_every=0),
+        callbacks=on_round,
     )
 
 

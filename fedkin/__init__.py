@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
     from fedkin.analysis.subspace_angles import subspace_angles as subspace_angles
+    from fedkin.config.plan import Cohort as Cohort
+    from fedkin.config.plan import Compute as Compute
+    from fedkin.config.plan import Scoring as Scoring
     from fedkin.core.errors import CheckpointError as CheckpointError
     from fedkin.core.errors import ChecksumError as ChecksumError
     from fedkin.core.errors import ConfigError as ConfigError
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
     from fedkin.core.method import State as State
+    from fedkin.core.progress import Progress as Progress
     from fedkin.core.randomness import Stream as Stream
     from fedkin.core.requirements import Requirements as Requirements
     from fedkin.core.schedule import Schedule as Schedule
@@ -106,7 +110,9 @@ _HOME = {
     "ClientDP": "fedkin.options.privacy.client_dp",
     "ChecksumError": "fedkin.core.errors",
     "Clustered": "fedkin.estimator",
+    "Cohort": "fedkin.config.plan",
     "Comparison": "fedkin.analysis.compare.comparison",
+    "Compute": "fedkin.config.plan",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
     "EpsStudy": "fedkin.analysis.eps_study",
@@ -129,6 +135,7 @@ _HOME = {
     "PersonalHead": "fedkin.options.personal.parts",
     "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
+    "Progress": "fedkin.core.progress",
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Requirements": "fedkin.core.requirements",
     "RobustAggregation": "fedkin.options.robust.robust",
@@ -138,6 +145,7 @@ _HOME = {
     "Schedule": "fedkin.core.schedule",
     "ScoredClients": "fedkin.measures.measure",
     "Scores": "fedkin.tasks.evaluate",
+    "Scoring": "fedkin.config.plan",
     "SecretSums": "fedkin.options.secret.secret_sums",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",

@@ -20,10 +20,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedkin.config import registry
+from fedkin.config.plan import Cohort, Scoring
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.plain import plain
+from fedkin.core.progress import Progress
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.client_ids import client_ids, whole_ids
@@ -138,12 +140,11 @@ class Clustered(ClassifierMixin, BaseEstimator):
             data,
             self._model(data),
             rounds=plain(self.rounds),
-            cohort=min(plain(self.cohort), N),
+            cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),  # each client soon has a cluster
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            evaluate_every=0,  # there are no test samples
-            selection="round_robin",  # so that each client soon has a cluster
-            progress=False,
+            scoring=Scoring(evaluate_every=0),  # there are no test samples
+            callbacks=Progress(False),
         )
         self._keep(self.run_, X, labels, clients)
         return self
@@ -248,11 +249,11 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     def _named_method(self, clients: int) -> Method:
         methods, options = registry.methods(), dict(self.method_options or {})
-        entry = registry.resolve("method", methods, {"name": self.method, **options}, str)
-        if "clusters" in entry and "clusters" not in options:
+        values = registry.resolve("method", methods, {"name": self.method, **options}, str).values
+        if "clusters" in values and "clusters" not in options:
             check_integer("clusters", self.clusters, 1)
-            entry["clusters"] = min(int(self.clusters), clients)
-        return registry.make(methods, entry)
+            values["clusters"] = min(int(self.clusters), clients)
+        return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
         """Refuse (MethodError) a run in which some client is never selected, where the method cannot place it later."""
@@ -270,7 +271,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _model(self, data: Any) -> Any:
         """The model for samples such as these."""
         if isinstance(self.model, str):
-            return registry.make(registry.models(), registry.resolve_model({"name": self.model}, str), data)
+            return registry.resolve_model({"name": self.model}, str).make(data)
         return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
 
     def _keep(self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedkin.config.plan import Selection
+from fedkin.config.plan import Cohort, Scoring, Selection
 from fedkin.core.method import Method
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data import DATASETS
@@ -133,13 +133,11 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
         data,
         MODELS[s.model](data, **dict(s.model_options)),
         rounds=s.rounds,
-        cohort=s.cohort,
+        cohort=Cohort(s.cohort, selection=cell.selection),
         local=s.training,
         seed=seed,
         shift=s.shift,
-        selection=cell.selection,
-        checkpoint_every=s.rounds,
-        global_model=global_model,
+        scoring=Scoring(checkpoint_every=s.rounds, global_model=global_model),
     )
 
 

@@ -29,7 +29,14 @@ def main() -> None:
         for method in (fk.FedEM(), fk.FedAvg()):
             began = time.perf_counter()
             run = fk.simulate(
-                method, data, model, rounds=ROUNDS, cohort=data.clients, local=local, evaluate_every=ROUNDS, seed=1234
+                method,
+                data,
+                model,
+                rounds=ROUNDS,
+                cohort=data.clients,
+                local=local,
+                seed=1234,
+                scoring=fk.Scoring(evaluate_every=ROUNDS),
             )
             seconds, clients = time.perf_counter() - began, run.clients
             accuracy = clients["accuracy"].to_numpy()

@@ -74,7 +74,9 @@ def run(
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     privacy = fk.ClientDP(noise_multiplier=noise, delta=DELTA, clip=clip, start_noise=start_noise)
     plan = {"rounds": rounds, "cohort": 50, "selection": "poisson", "evaluate_every": 0, "seed": seed}
-    return fk.simulate(method, data, fk.models.mclr(data), local=work, options=[privacy], devices=1, **plan)
+    return fk.simulate(
+        method, data, fk.models.mclr(data), local=work, options=[privacy], compute=fk.Compute(devices=1), **plan
+    )
 
 
 def row(name: str, noise: float, runs: list[fk.Run]) -> str:

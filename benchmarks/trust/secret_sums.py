@@ -141,7 +141,7 @@ def simulated(clients: int, dropout: float) -> None:
             cohort=clients,
             scenario=fk.Population(dropout=dropout),
             options=options,
-            progress=False,
+            callbacks=fk.Progress(False),
         )
         for options in ([], [fk.SecretSums(neighbours=clients, examples_cap=cap)])
     ]

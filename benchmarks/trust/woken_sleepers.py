@@ -96,8 +96,8 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
         local=fk.SGD(epochs=5, batch_size=10, lr=0.05),
         options=options,
         seed=seed,
-        evaluate_every=0,
-        progress=False,
+        scoring=fk.Scoring(evaluate_every=0),
+        callbacks=fk.Progress(False),
     )
     return run.summary()
 

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkin.config import own_methods, registry
-from fedkin.config.engine import check_engine
+from fedkin.config import own_methods
+from fedkin.config.description import Description
+from fedkin.config.plan import check_engine
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
+from fedkin.run.callbacks import OnRound
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.lifecycle import Digests, Experiment, Methods
-from fedkin.run.loop import OnRound
+from fedkin.run.lifecycle import Digests, Experiment, named_methods
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
@@ -38,7 +39,7 @@ def replay(run: Run, on_round: OnRound) -> None:
         _log.warning(
             "%s: on_round returned STOP after round %d, and the run had ended: with several jobs it is called at the "
             "end; use run.until or run.patience, or one job",
-            run.config["method"]["name"],
+            run.config.method_name,
             replies.index(STOP),
         )
 
@@ -46,7 +47,7 @@ def replay(run: Run, on_round: OnRound) -> None:
 class Earlier(NamedTuple):
     """A finished run on the same data: a new one must be made of the same."""
 
-    config: dict[str, Any]
+    config: Description
     fingerprint: str
     folder: str
 
@@ -63,7 +64,7 @@ class Job(NamedTuple):
     """
 
     key: Any
-    description: dict[str, Any]
+    description: Description
     seed: int
     out: Path
     earlier: tuple[Earlier, ...] = ()
@@ -101,10 +102,10 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
         return
     how, alone = (f"jobs={jobs}", "leave jobs at 1") if engine is None else (f"engine={engine}", "leave out the engine")
     for config in configs:
-        for entry in (config.method, *config.against):
-            if own_methods.only_here(entry["name"]):
+        for entry in config.methods:
+            if own_methods.only_here(entry.name):
                 raise ConfigError(
-                    f"{how}: no other process can import {entry['name']!r}: put the class into a module of its "
+                    f"{how}: no other process can import {entry.name!r}: put the class into a module of its "
                     f"own, or {alone}"
                 )
         if (config.run.devices or 1) > 1:
@@ -126,7 +127,7 @@ _prepared: _Prepared | None = None
 
 def work(job: Job) -> None:
     """Run a job, in this process, or go on with it."""
-    config = from_dict(job.description)
+    config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
     for one in job.earlier:
         if fingerprint(one.config, *digests) != one.fingerprint:
@@ -134,7 +135,7 @@ def work(job: Job) -> None:
                 f"{one.folder} was run on other data, or with another model or version of JAX, than its others would "
                 "be now; start the comparison again in another folder"
             )
-    methods: Methods = [(entry, registry.make(registry.methods(), entry)) for entry in (config.method, *config.against)]
+    methods = named_methods(config.methods)
     seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)
     seeded.check(methods)
     seeded.side_by_side(methods, digests, job.out, holds_run(job.out))
@@ -143,9 +144,8 @@ def work(job: Job) -> None:
 def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
     """The experiment of a setting, and its digests; that of the job before where the setting is the same."""
     global _prepared
-    described = config.description()
-    run = {key: value for key, value in described["run"].items() if key != "against"}
-    setting = json.dumps({**described, "run": run, "method": None}, sort_keys=True, default=str)
+    described = config.description().with_run(against=None)
+    setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
         _prepared = None  # else two data sets are in memory at once
         experiment, _ = from_config(config)

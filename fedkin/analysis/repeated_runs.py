@@ -59,7 +59,7 @@ class RepeatedRuns:
             if self._experiment(run) != self._experiment(self.runs[0]):
                 raise ConfigError(
                     f"runs of one experiment have the same methods and rounds; seed {self.seeds[0]} has "
-                    f"{self._experiment(self.runs[0])}, seed {run.config['run']['seed']} {self._experiment(run)}"
+                    f"{self._experiment(self.runs[0])}, seed {run.config.seed} {self._experiment(run)}"
                 )
 
     def __repr__(self) -> str:
@@ -68,18 +68,18 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        rounds = run.config["run"].get("rounds", len(run.records) - 1)  # one may have stopped before
-        return (run.config["method"]["name"], *sorted(run.against), f"{rounds} rounds")
+        rounds = run.config.rounds or len(run.records) - 1  # one may have stopped before
+        return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 
     @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, in their order."""
-        return [run.config["run"]["seed"] for run in self.runs]
+        return [run.config.seed for run in self.runs]
 
     @property
     def methods(self) -> list[str]:
         """The main method, and those it is compared with."""
-        return [self.runs[0].config["method"]["name"], *self.runs[0].against]
+        return [self.runs[0].config.method_name, *self.runs[0].against]
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -212,10 +212,10 @@ class RepeatedRuns:
         """
         folder = user_path(path)
         config = run_folder.read_config(folder)
-        seeds = config["run"].get("seeds")
+        seeds = config.seeds
         if seeds is None:
             raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
-        return cls(tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config["run"]["seed"], seeds)))
+        return cls(tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config.seed, seeds)))
 
 
 def seeds_of(first: int, count: int) -> range:

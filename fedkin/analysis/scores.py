@@ -75,7 +75,7 @@ def scores_by_method(
         lacking: dict[str, list[str]] = {}
         for one, run in zip(scored, several, strict=True):
             if run is not None and one.reason:
-                lacking.setdefault(one.reason, []).append(str(run.config["run"]["seed"]))
+                lacking.setdefault(one.reason, []).append(str(run.config.seed))
         if lacking:
             parts = (f"{reason} ({_seeds(seeds)})" for reason, seeds in lacking.items())
             reasons[method] = f"{method}: {', '.join(parts)}."

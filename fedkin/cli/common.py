@@ -254,9 +254,9 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     if file:
         raise ConfigError(f"--resume takes its configuration from {resume}, not from {file}")
     config = run_folder.read_config(resume)
-    if "federation" in config:
+    if config.of_federation:
         raise ConfigError(f"{resume} is the run of a federation with real sites; {how_to_resume(resume, config)}")
-    if "python" in config:
+    if config.from_python:
         raise ConfigError(
             f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, resume=True)"
         )

@@ -118,9 +118,9 @@ def pni_command(
         from fedkin.analysis import non_iid_index
         from fedkin.config import registry
 
-        values = registry.resolve("model", registry.models(), {"name": model}, lambda _: "--model")
+        entry = registry.resolve("model", registry.models(), {"name": model}, lambda _: "--model")
         data = _dataset(name, options or [])
-        random_model = registry.make(registry.models(), values, data)
+        random_model = entry.make(data)
         index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
             print(json.dumps({"data": data.name, "model": random_model.name, "seed": seed, **index.summary()}))
@@ -153,7 +153,7 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
     else:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         values = read(None, overrides, {"data": named})[0]["data"]
-    return registry.make(registry.datasets(), registry.resolve("data set", registry.datasets(), values, str))
+    return registry.make(registry.datasets(), values)
 
 
 def _is_path(name: str) -> bool:

@@ -37,6 +37,6 @@ def eps_command(
         if as_json:
             print(json.dumps(study.summary()))
             return
-        print_table(study.table(), f"{config.data['name']}, {config.model['name']}: clusters found by DBSCAN")
+        print_table(study.table(), f"{config.data.name}, {config.model.name}: clusters found by DBSCAN")
         typer.echo(f"suggested: method.eps={study.suggested:.3g}")
         typer.echo(f"figure: {' and '.join(map(str, paths))}")

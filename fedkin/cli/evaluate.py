@@ -45,12 +45,11 @@ def evaluate_command(
     """Evaluate a finished run: F1, AUROC and calibration, per client and cluster, and fairness across clients."""
     with error_exit():
         from fedkin.config.registry import method_title
-        from fedkin.run.description import method_in
         from fedkin.run.results import Run
 
         loaded = Run.load(run)
         beside = (loaded,) if cluster is not None else (loaded, *loaded.against.values())  # clusters are one run's
-        runs = {method_title(method_in(one.config)): one for one in beside}
+        runs = {method_title(one.config.method_with_options): one for one in beside}
         other = _other(loaded, data, options or [], cluster is not None)
         scores = {name: one.evaluate(split, fine_tune, target, other, cluster) for name, one in runs.items()}
         first = next(iter(scores.values()))
@@ -75,7 +74,7 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
     if path is None:
         return None
     samples = run._for_other_data().parts.samples
-    return load_other(path, run.config["data"], samples, chosen, pooled)
+    return load_other(path, run.config.data, samples, chosen, pooled)
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:

@@ -72,7 +72,7 @@ def run_command(
                 "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave them out; a cluster "
                 "computes the clients of one run by run.engine=ray"
             )
-        folder = resume or out or new_run_folder(f"{config.data['name']}-{config.method['name'].rpartition(':')[2]}")
+        folder = resume or out or new_run_folder(f"{config.data.name}-{config.method.name.rpartition(':')[2]}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(config, folder, resume is not None, track or [], jobs, engine)

@@ -12,6 +12,7 @@ from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
+from fedkin.options.with_options import by_section
 
 
 def known_values(section: str) -> Registry:
@@ -88,10 +89,10 @@ def make_option(section: str, values: Values) -> Option:
 
 
 def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:
-    """The options of a configuration by section, made. What one refuses is refused (ConfigError) with its place.
+    """The options of a configuration by section, made, in the order of ``by_section``. What one refuses is refused (ConfigError) with its place.
 
     Args:
         sections: of the configuration.
         entries: of its options, by section.
     """
-    return {name: sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items()}
+    return by_section(sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items())

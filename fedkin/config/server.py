@@ -22,7 +22,7 @@ from fedkin.config.option_registry import made_options, own_sections, resolve_op
 from fedkin.config.plan import RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.run import LocalSection, described_run, resolve_against
-from fedkin.config.schema import Place, Positive, Section, toml_values
+from fedkin.config.schema import Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.display import listed
@@ -162,6 +162,11 @@ class ClientConfig:
     samples: SamplesSection
     model: Entry
     data: Entry | None
+
+    @property
+    def data_values(self) -> Values:
+        """The section [data] as TOML holds it; empty in a file without it."""
+        return self.data.values if self.data else {}
 
     @property
     def shared_digest(self) -> str:

@@ -24,14 +24,14 @@ def build_peer(config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any
     with error_context("data"):
         data = registry.make_site_data(config.data)
     with error_context("model"):
-        model = registry.make(registry.models(), config.model, data)
+        model = config.model.make(data)
     settings, network, tls = config.peer, config.network, config.network.tls
     world = SimulatedWorld(data, model, config.work, devices=1)
     check_peer(settings, world, config.lockstep)
     storage = PeerFolder(Path(settings.folder), settings)
     memory = storage.restore(world.spec.parameters)
     signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key)) if tls else None
-    method = registry.make(registry.methods(), config.method)
+    method = config.method.made
     transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
     options = {"lockstep": config.lockstep, "timeout": network.deadline, "signer": signer, "on_round": on_round}
     try:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from fedkin.config.shared_options import configured_clusters
 from fedkin.reporting.seeds_figure import accuracies
 from fedkin.reporting.style import headline, new_figure
 
@@ -51,5 +50,5 @@ def draw(comparison: Comparison) -> Figure:
 
 def _label(run: Run, name: str) -> str:
     """A method's label, with its number of clusters where it does not say it."""
-    clusters = configured_clusters(dict(run.config["method"]))
+    clusters = run.config.clusters
     return name if clusters is None or "clusters" in name or "K = " in name else f"{name} (K = {clusters})"

@@ -3,10 +3,9 @@ where they change, else the accuracy of each client; all methods overlaid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -16,11 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from fedkin.config.description import Description
 from fedkin.config.registry import method_title
-from fedkin.config.shared_options import configured_clusters
 from fedkin.measures.measure import Measure
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
-from fedkin.run.description import method_in
 from fedkin.run.partial_rounds import CAUSE
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def draw(run: Run) -> Figure:
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
     grid = figure.add_gridspec(2 + extra_rows, 3, width_ratios=(1.5, 1, 1), hspace=0.08, wspace=0.06)
-    runs = {run.config["method"]["name"]: run, **run.against}
+    runs = {run.config.method_name: run, **run.against}
     labels = {name: method_label(one.config) for name, one in runs.items()}
     histories = {labels[name]: one.history for name, one in runs.items()}
     accuracy = figure.add_subplot(grid[:2, 0])
@@ -55,17 +53,17 @@ def draw(run: Run) -> Figure:
         axes.set_xlabel("")
     for place, measure in enumerate(run.measures):
         _measure(figure.add_subplot(grid[2 + place // 3, place % 3]), histories, measure)
-    data, clients = run.config["data"]["name"], len(run.assignment)
-    cohort, seed = run.config["run"]["cohort"], run.config["run"]["seed"]
+    data, clients = run.config.data_name, len(run.assignment)
+    cohort, seed = run.config.cohort, run.config.seed
     names = " / ".join(labels.values())
     headline(figure, f"{names} on {data}: {clients:,} clients, {cohort} a round, seed {seed}\n")
     return figure
 
 
-def method_label(config: Mapping[str, Any]) -> str:
+def method_label(config: Description) -> str:
     """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K = 3)``."""
-    clusters = configured_clusters(dict(config["method"]))
-    return method_title(method_in(config)) + ("" if clusters is None else f" (K = {clusters})")
+    clusters = config.clusters
+    return method_title(config.method_with_options) + ("" if clusters is None else f" (K = {clusters})")
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:

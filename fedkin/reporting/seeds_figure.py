@@ -49,8 +49,8 @@ def draw(repeated: RepeatedRuns) -> Figure:
     run, seeds = repeated.runs[0], len(repeated.seeds)
     headline(
         figure,
-        f"{' / '.join(named)} on {run.config['data']['name']}: {len(run.assignment):,} clients, "
-        f"{run.config['run']['cohort']} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
+        f"{' / '.join(named)} on {run.config.data_name}: {len(run.assignment):,} clients, "
+        f"{run.config.cohort} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
     )
     return figure
 

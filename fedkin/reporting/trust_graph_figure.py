@@ -46,7 +46,7 @@ def draw(run: Run) -> Figure:
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
     _caption(figure, known)
-    headline(figure, f"{method_title(run.config['method']['name'])} on {run.config['data']['name']}: trust graph")
+    headline(figure, f"{method_title(run.config.method_name)} on {run.config.data_name}: trust graph")
     return figure
 
 

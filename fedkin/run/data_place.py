@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fedkin.config.description import Description
+
 _KEY = "data_from_here"
 
 
-def place_of_data(config: dict[str, Any], folder: Path) -> dict[str, str]:
+def place_of_data(config: Description, folder: Path) -> dict[str, str]:
     """What environment.json says of data with a relative path: the same from the run's folder, which names no user of
     the machine; nothing where there are none here."""
-    path = config.get("data", {}).get("path")
+    path = config.data.get("path")
     if not isinstance(path, str) or Path(path).is_absolute() or not Path(path).exists():
         return {}
     try:
@@ -21,7 +23,7 @@ def place_of_data(config: dict[str, Any], folder: Path) -> dict[str, str]:
         return {}
 
 
-def located(config: dict[str, Any], folder: Path | None, environment: dict[str, Any]) -> dict[str, Any]:
+def located(config: Description, folder: Path | None, environment: dict[str, Any]) -> Description:
     """A run's description with the path of its data as it is found from the present folder.
 
     Args:
@@ -32,4 +34,4 @@ def located(config: dict[str, Any], folder: Path | None, environment: dict[str, 
     relative = environment.get(_KEY)
     if folder is None or not isinstance(relative, str) or not (folder / relative).exists():
         return config
-    return {**config, "data": {**config["data"], "path": os.path.normpath(folder / relative)}}
+    return config.with_sections({"data": {**config.data, "path": os.path.normpath(folder / relative)}})

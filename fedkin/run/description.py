@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedkin.config import registry
-from fedkin.config.option_registry import known_values
 from fedkin.config.description import Description
+from fedkin.config.option_registry import known_values
 from fedkin.config.plan import RunSettings
 from fedkin.config.run import SECTIONS as CONFIGURATION
 from fedkin.config.schema import Values

@@ -10,7 +10,6 @@ from fedkin.config import registry
 from fedkin.core.errors import ConfigError
 from fedkin.data.client_names import ClientNames
 from fedkin.run import checkpoint, run_folder
-from fedkin.run.description import method_in
 from fedkin.run.exporting import export
 from fedkin.run.made_again import parts_again
 from fedkin.run.results import SUMMARY, Run
@@ -36,17 +35,17 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
     config, finished = run_folder.read_config(run), (run / SUMMARY).exists()
-    if not finished and not last_checkpoint and "seeds" not in config.get("run", {}):
+    if not finished and not last_checkpoint and config.seeds is None:
         raise ConfigError(
             f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its last checkpoint "
             "(--checkpoint)"
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)
-    registry.define_states(config["method"]["name"])
+    registry.define_states(config.method_name)
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_again(config, run, digest)
     names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
-    named, (method, seed) = np.arange(len(names)), (method_in(config), config["run"]["seed"])
+    named, (method, seed) = np.arange(len(names)), (config.method_with_options, config.seed)
     trained = TrainedModels(method, parts, newest.state, newest.memory, named, names, seed, newest.round)
     return export(trained, config, None, digest, path, format)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, write
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    trained: TrainedModels, config: dict[str, Any], clients: pd.DataFrame | None, digest: str, path: Path, format: str
+    trained: TrainedModels, config: Description, clients: pd.DataFrame | None, digest: str, path: Path, format: str
 ) -> Path:
     """Write the models of a run.
 
@@ -47,14 +48,14 @@ def export(
             "there is no format; predict with run.predict(x, client=...), or export a run of fedrc with "
             "method.hard=true, which predicts by one model"
         )
-    data = config["data"]
+    data = config.data
     facts = {
-        "method": config["method"],
-        **{name: config[name] for name, section in SECTIONS.items() if section.titles and name in config},
+        "method": config.method,
+        **{name: config.section(name) for name, section in SECTIONS.items() if section.titles and config.section(name)},
         "data": data["name"],
         "columns": {"label": _named(data, "label", "y"), "client": _named(data, "client", "client_id")}
         | (getattr(trained.parts.samples, "columns", None) or {}),
-        "model": None if "python" in config else config["model"],
+        "model": None if config.from_python else config.model,
         "rounds": trained.rounds,
         "seed": trained.seed,
         "finished": clients is not None,

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedkin.config.description import Description
 from fedkin.data.digest import add_array
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
@@ -37,16 +38,16 @@ _WITHOUT_EFFECT = {
 }
 
 
-def determining_part(description: dict[str, Any]) -> dict[str, Any]:
+def determining_part(description: Description) -> dict[str, Any]:
     """The part of a description that decides what numbers come out."""
-    options = {key: value for key, value in description.get("run", {}).items() if value is not False}
+    options = {key: value for key, value in description.run.items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
     # how labels are numbered is in the digest of the data; their names came later
-    data = {key: value for key, value in description.get("data", {}).items() if key != "label_names"}
-    return {**description, **({"data": data} if "data" in description else {}), "run": run}
+    data = {key: value for key, value in description.data.items() if key != "label_names"}
+    return description.sections | ({"data": data} if description.data else {}) | {"run": run}
 
 
-def fingerprint(description: dict[str, Any], *digests: str) -> str:
+def fingerprint(description: Description, *digests: str) -> str:
     """SHA-256 of a description's determining part and of digests, such as those of data and model."""
     canonical = json.dumps(
         [determining_part(description), *digests], sort_keys=True, separators=(",", ":"), default=str
@@ -75,7 +76,7 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
     return digest.hexdigest()
 
 
-def first_difference(stored: dict[str, Any], requested: dict[str, Any]) -> str:
+def first_difference(stored: Description, requested: Description) -> str:
     """The first entry in which the determining parts of two descriptions differ, in words."""
     flat = [_flat(determining_part(config)) for config in (stored, requested)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
@@ -95,13 +96,13 @@ def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
     return ", ".join(f"{key.removeprefix('.')} {flat[0].get(key)} -> {flat[1].get(key)}" for key in names)
 
 
-def environment(description: dict[str, Any]) -> dict[str, Any]:
+def environment(description: Description) -> dict[str, Any]:
     """Versions of what a run of this description uses, platform and devices; nothing that names the machine or its
     user."""
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}
-    torch = ("torch", "torchax") if "torch" in description.get("model", {}) else ()
+    torch = ("torch", "torchax") if "torch" in description.model else ()
     for package in (*_PACKAGES, *torch):
         try:
             versions[package] = importlib.metadata.version(package)

@@ -8,7 +8,6 @@ from pathlib import Path
 from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.run import checkpoint, integrity, run_folder
-from fedkin.run.description import method_in
 
 
 @dataclass
@@ -64,8 +63,8 @@ def state_of(path: Path) -> FolderState:
     state = FolderState(path, finished=(path / run_folder.SUMMARY).exists())
     try:
         config = run_folder.read_config(path)
-        state.method, state.rounds = method_in(config), config["run"].get("rounds")
-        registry.define_states(config["method"]["name"])
+        state.method, state.rounds = config.method_with_options, config.rounds
+        registry.define_states(config.method_name)
     except (FedkinError, KeyError, TypeError, AttributeError) as error:
         state.problems.append(_words(error, run_folder.CONFIG))
     try:

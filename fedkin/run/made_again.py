@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
@@ -26,7 +27,7 @@ _CURE = (
 
 
 def parts_again(
-    config: dict[str, Any], folder: Path | None, identity: str, model: Any = None, method: Method | None = None
+    config: Description, folder: Path | None, identity: str, model: Any = None, method: Method | None = None
 ) -> Parts:
     """The parts of a run, from its description.
 
@@ -43,7 +44,7 @@ def parts_again(
     stored = _environment(folder)
     parts = parts_of(located(config, folder, stored), model, method=method)
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
-        what = config["data"].get("path") or config["data"]["name"]
+        what = config.data.get("path") or config.data_name
         changes = environment_changes(stored, environment(config))
         if not changes and model is None:
             raise CheckpointError(f"{what} has changed since the run was made, so {_CURE}")
@@ -53,14 +54,14 @@ def parts_again(
     return parts
 
 
-def _is_own(config: dict[str, Any], parts: Parts, identity: str) -> bool:
+def _is_own(config: Description, parts: Parts, identity: str) -> bool:
     """Whether data and model are those of the run with this fingerprint, as far as that is known."""
     return (
         not identity or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data)) == identity
     )
 
 
-def check_given(config: dict[str, Any], parts: Parts, clients: pd.DataFrame, identity: str) -> None:
+def check_given(config: Description, parts: Parts, clients: pd.DataFrame, identity: str) -> None:
     """Compare data that were given with those of the run; warn where they are not the same.
 
     Args:

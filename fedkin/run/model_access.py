@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedkin.config.description import Description
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import State
 from fedkin.core.records import Record
@@ -28,7 +29,7 @@ class ModelAccess:
     """The part of ``Run`` that uses its models. A run in memory has its model and data; one that was loaded makes them
     again from its configuration, when they are first needed."""
 
-    config: dict[str, Any]
+    config: Description
     records: list[Record]
     state: State
     clients: pd.DataFrame
@@ -50,7 +51,6 @@ class ModelAccess:
     def _trained(self, checked: bool) -> TrainedModels:
         """The trained models; where data must be made again, whether they must be the run's to the last sample."""
         from fedkin.data.client_names import ClientNames
-        from fedkin.run.description import method_in
         from fedkin.run.made_again import parts_again
         from fedkin.run.trained_models import TrainedModels
 
@@ -60,7 +60,7 @@ class ModelAccess:
         if not names and "name" in self.clients:  # real clients, of which those that were scored are known
             scored = self.clients.sort_values("client")
             named, names = scored["client"].to_numpy(), ClientNames.of(scored["name"])
-        ran = method_in(self.config), self.config["run"]["seed"], self.records[-1]["round"]
+        ran = self.config.method_with_options, self.config.seed, self.records[-1]["round"]
         return TrainedModels(ran[0], parts, self.state, self.memory, named, names, ran[1], ran[2])
 
     def model_for(self, client: int | str) -> Predictor:
@@ -216,7 +216,7 @@ class ModelAccess:
             return evaluate_other(self._for_other_data(), data, split, cluster)
         if cluster is not None:
             raise ConfigError(f"cluster = {cluster} belongs to other data: evaluate(data=..., cluster={cluster})")
-        target = self.config["run"].get("target") if target is None else target
+        target = self.config.target if target is None else target
         return evaluate(self.trained, self.records, self._seconds(), target, split or "test", fine_tune_epochs)
 
     def _for_other_data(self) -> TrainedModels:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.description import Description
 from fedkin.config.run import LocalSection, from_dict
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import DataDescription, SamplesSection
@@ -53,7 +54,7 @@ class Parts:
 
 
 def parts_of(
-    config: dict[str, Any], model: Any = None, data: FederatedData | None = None, method: Method | None = None
+    config: Description, model: Any = None, data: FederatedData | None = None, method: Method | None = None
 ) -> Parts:
     """The parts of a finished run, built from its description.
 
@@ -66,41 +67,41 @@ def parts_of(
     Raises:
         ConfigError: what the description cannot make and was not given.
     """
-    if "federation" in config:
+    if config.of_federation:
         return _of_federation(config, model, method)
-    if "python" in config:
+    if config.from_python:
         return _of_program(config, model, data, method)
-    settings = from_dict(config)
+    settings = from_dict(config.sections)
     with error_context("data"):
-        samples = registry.make(registry.datasets(), settings.data) if data is None else data
+        samples = settings.data.make() if data is None else data
     with error_context("model"):
-        model = registry.make(registry.models(), settings.model, samples) if model is None else model
-    shift = registry.make(registry.shifts(), settings.shift) if settings.shift else None
-    return Parts(method or _method(settings.method), wrap_module(model), samples, settings.work, shift)
+        model = settings.model.make(samples) if model is None else model
+    shift = settings.shift.made if settings.shift else None
+    return Parts(method or settings.method.made, wrap_module(model), samples, settings.work, shift)
 
 
-def _of_program(config: dict[str, Any], model: Any, data: FederatedData | None, method: Method | None) -> Parts:
+def _of_program(config: Description, model: Any, data: FederatedData | None, method: Method | None) -> Parts:
     missing = " and ".join(name for name, part in (("model", model), ("data", data)) if part is None)
     if data is None or model is None:
-        name = config["model"]["name"]
+        name = config.model_name
         raise ConfigError(
             f"this run was started from Python, so its {missing} must be given again (model {name!r}, data "
-            f"{config['data']['name']!r}): Run.load(path, model=..., data=...)"
+            f"{config.data_name!r}): Run.load(path, model=..., data=...)"
         )
-    if "shift" in config:
+    if config.shift:
         raise ConfigError("this run was started from Python with data that shift, which cannot be made again from disk")
-    local = LocalTraining.from_settings(config["local"])
-    return Parts(method or _method(config["method"]), wrap_module(model), data, local)
+    local = LocalTraining.from_settings(config.local)
+    return Parts(method or _method(config.method), wrap_module(model), data, local)
 
 
-def _of_federation(config: dict[str, Any], model: Any, method: Method | None) -> Parts:
+def _of_federation(config: Description, model: Any, method: Method | None) -> Parts:
     """Of a server's run folder: its data are elsewhere."""
-    samples = {key: config["data"][key] for key in SamplesSection.model_fields if key in config["data"]}
-    description = DataDescription.of(SamplesSection(**samples), config["data"]["name"])
+    samples = {key: config.data[key] for key in SamplesSection.model_fields if key in config.data}
+    description = DataDescription.of(SamplesSection(**samples), config.data_name)
     with error_context("model"):
-        model = registry.make(registry.models(), config["model"], description) if model is None else model
-    local = LocalSection(**config["local"]).work
-    return Parts(method or _method(config["method"]), wrap_module(model), description, local)
+        model = registry.make(registry.models(), config.model, description) if model is None else model
+    local = LocalSection(**config.local).work
+    return Parts(method or _method(config.method), wrap_module(model), description, local)
 
 
 def _method(entry: Values) -> Method | None:

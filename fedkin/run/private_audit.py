@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from fedkin.config import registry
-from fedkin.config.option_registry import make_options
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import ConfigError
 from fedkin.options.base import RunFacts
@@ -15,7 +13,6 @@ from fedkin.options.privacy.private import mechanism_of, refusal
 from fedkin.options.privacy.randomness import SystemRandomness
 from fedkin.options.secret import secret_sums
 from fedkin.options.secret.secret_sums import SecretSums
-from fedkin.options.with_options import by_section
 
 _log = logging.getLogger("fedkin")
 
@@ -26,14 +23,14 @@ def audit_of_config(config: RunConfig) -> Audit:
     Raises:
         ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is infinite.
     """
-    options = by_section(make_options(config.options))
+    options = config.options
     settings = options.get(ClientDP.section)
     if not isinstance(settings, ClientDP):
         raise ConfigError("privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2")
-    data = registry.make(registry.datasets(), config.data)
-    method = registry.make(registry.methods(), config.method)
-    spec = registry.make(registry.models(), config.model, data).spec
-    run = RunFacts(method=method, plan=config.plan, spec=spec, clients=data.clients, options=options)
+    data = config.data.make()
+    method = config.method.made
+    spec = config.model.make(data).spec
+    run = RunFacts(method=method, plan=config.run, spec=spec, clients=data.clients, options=options)
     secret = options.get(SecretSums.section)
     why = refusal(method)
     if isinstance(secret, SecretSums):
@@ -45,6 +42,6 @@ def audit_of_config(config: RunConfig) -> Audit:
     for warning in settings.warnings(data.clients):
         _log.warning("%s", warning)
     mechanism = mechanism_of(settings, run)
-    rounds = config.plan.rounds if mechanism.limit is None else min(config.plan.rounds, mechanism.limit)
+    rounds = config.run.rounds if mechanism.limit is None else min(config.run.rounds, mechanism.limit)
     least = secret.least if isinstance(secret, SecretSums) else None
     return audit(mechanism, rounds, SystemRandomness(), least=least)

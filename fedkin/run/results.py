@@ -13,15 +13,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.config import registry
-from fedkin.config.shared_options import configured_clusters
+from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import measures_in
 from fedkin.run import checkpoint, display, integrity, run_folder
-from fedkin.run.description import method_in
 from fedkin.run.metrics import clustering
 from fedkin.run.metrics.final import BestRound, final_entries
 from fedkin.run.migrations import Migrations, migrations_table
@@ -62,7 +60,7 @@ class Run(ModelAccess):
         made_of: its method, model and data, in memory only; None: they are made again when they are needed.
     """
 
-    config: dict[str, Any]
+    config: Description
     records: list[Record]
     state: State
     clients: pd.DataFrame
@@ -114,7 +112,7 @@ class Run(ModelAccess):
     @property
     def measures(self) -> tuple[Measure, ...]:
         """Measures that stand in every table of the run, behind those that have a place there."""
-        return measures_in(self.config)
+        return self.config.measures
 
     def migrations_frame(self) -> pd.DataFrame:
         """One row per change of a client's cluster: round, client, name where clients have names, from_cluster and
@@ -151,15 +149,15 @@ class Run(ModelAccess):
         matched one, over those that got there.
         """
         best = best_record(self.records)
-        last, target = self.records[-1], self.config["run"].get("target")
+        last, target = self.records[-1], self.config.target
         reached = first_to_reach(self.records, target)
         discrepancies = [r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None]
         return {
-            "method": method_in(self.config),
-            "data": self.config["data"]["name"],
-            "model": self.config["model"]["name"],
+            "method": self.config.method_with_options,
+            "data": self.config.data_name,
+            "model": self.config.model_name,
             "rounds": last["round"],
-            "seed": self.config["run"]["seed"],
+            "seed": self.config.seed,
             "best_accuracy": best["accuracy"] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
             **({"validation_accuracy": best["accuracy"] if best else None} if "split" in last else {}),
@@ -171,7 +169,7 @@ class Run(ModelAccess):
             "target": target,
             "rounds_to_target": reached["round"] if reached else None,
             "clusters": self.state.clusters,
-            "configured_clusters": configured_clusters(self.config["method"]),
+            "configured_clusters": self.config.clusters,
             "cluster_sizes": last["cluster_sizes"],
             **({"excluded": last["excluded"]} if last.get("excluded") else {}),  # in no score
             **{name: last[name] for name in ("members", "scored", "scored_of") if name in last},
@@ -248,7 +246,7 @@ class Run(ModelAccess):
         source = user_path(path)
         config, records = run_folder.read_config(source), run_folder.read_records(source)
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
-        if "seeds" in config.get("run", {}):
+        if config.seeds is not None:
             raise CheckpointError(
                 f"{source} holds several seeds; RepeatedRuns.load reads them, this one those in seeds/"
             )
@@ -258,7 +256,7 @@ class Run(ModelAccess):
             clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
         except Exception as error:  # a damaged file makes its reader raise whatever it may
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
-        registry.define_states(config["method"]["name"])
+        registry.define_states(config.method_name)
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
@@ -266,7 +264,7 @@ class Run(ModelAccess):
         given = model is not None or data is not None or method is not None
         made_of = _parts(source, config, clients, fingerprint, (model, data, method)) if given else None
         folders = [p for p in sorted((source / AGAINST).glob("*")) if run_folder.holds_run(p)]
-        against = {run.config["method"]["name"]: run for run in (cls.load(p, model, data) for p in folders)}
+        against = {run.config.method_name: run for run in (cls.load(p, model, data) for p in folders)}
         return cls(
             config,
             records,
@@ -285,7 +283,7 @@ class Run(ModelAccess):
 
 
 def _parts(
-    folder: Path, config: dict[str, Any], clients: pd.DataFrame, fingerprint: str, given: tuple[Any, Any, Any]
+    folder: Path, config: Description, clients: pd.DataFrame, fingerprint: str, given: tuple[Any, Any, Any]
 ) -> Parts:
     """The parts of a run of which model, data or method were given."""
     from fedkin.run.made_again import check_given, parts_again  # models and data are not imported to read a table
@@ -299,10 +297,10 @@ def _parts(
     return made_of
 
 
-def _final(path: Path, config: dict[str, Any]) -> Record:
+def _final(path: Path, config: Description) -> Record:
     """What the summary in a folder has that no round's record has."""
     try:
-        return final_entries(json.loads(path.read_text()), config)
+        return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 

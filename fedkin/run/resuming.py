@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from fedkin.config.description import Description
 from fedkin.core.display import shell_command
 
 _SERVER = "server.toml"  # of a federation, beside its run folder
 
 
-def how_to_resume(folder: Path, config: Mapping[str, Any]) -> str:
+def how_to_resume(folder: Path, config: Description) -> str:
     """What resumes a run, as part of a message.
 
     Args:
         folder: of the run.
         config: of the run.
     """
-    if "federation" in config:
+    if config.of_federation:
         place = folder.absolute().parent
         holds_server = (place / _SERVER).exists()
         start = shell_command("fedkin", "deploy", "up", folder.parent)
         how = start if holds_server else f"fedkin deploy up the folder of its {_SERVER}"
         return f"resume it with its sites ({how})"
-    if "python" in config:
+    if config.from_python:
         return f"resume it (simulate(..., out={str(folder)!r}, resume=True))"
     return f"resume it ({shell_command('fedkin', 'run', '--resume', folder)})"

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import tomli_w
 
+from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.records import Record
 from fedkin.core.storage import (
@@ -83,7 +84,7 @@ class Folder:
     def __init__(
         self,
         path: Path,
-        description: dict[str, Any],
+        description: Description,
         fingerprint: str,
         created: Sequence[Path] = (),
         warns: bool = True,
@@ -97,7 +98,7 @@ class Folder:
         self._digests = integrity.GrowingDigests({METRICS: "", MIGRATIONS: ""})
 
     @classmethod
-    def create(cls, path: Path, description: dict[str, Any], fingerprint: str = "") -> Folder:
+    def create(cls, path: Path, description: Description, fingerprint: str = "") -> Folder:
         """Start a folder for the run that ``description`` describes and ``fingerprint`` identifies.
 
         Raises StorageError for a folder that holds a run already, or that cannot be written; then nothing is left.
@@ -110,14 +111,14 @@ class Folder:
         created = make_folder(path)
         try:
             write_atomic(path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n")
-            write_atomic(path / CONFIG, tomli_w.dumps(description))  # last: what has it is a run
+            write_atomic(path / CONFIG, tomli_w.dumps(description.sections))  # last: what has it is a run
         except StorageError:
             discard(path, created)
             raise
         return cls(path, description, fingerprint, created)
 
     @classmethod
-    def reopen(cls, path: Path, description: dict[str, Any], fingerprint: str = "", warns: bool = True) -> Folder:
+    def reopen(cls, path: Path, description: Description, fingerprint: str = "", warns: bool = True) -> Folder:
         """Open the folder of a run that goes on; nothing is changed in it yet.
 
         Raises CheckpointError where it is another run.
@@ -142,8 +143,9 @@ class Folder:
             raise CheckpointError(
                 f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start anew in another folder"
             )
-        last, rounds = newest.round if newest else -1, self.description["run"]["rounds"]
-        if last > rounds:
+        last = newest.round if newest else -1
+        rounds = self.description.rounds
+        if rounds is not None and last > rounds:
             raise CheckpointError(f"{self.path} is at round {last} already, and run.rounds is {rounds}")
         records = records_up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
@@ -168,7 +170,7 @@ class Folder:
 
     def describe(self) -> None:
         """Write the description anew: rounds or seeds may have been added."""
-        write_atomic(self.path / CONFIG, tomli_w.dumps(self.description))
+        write_atomic(self.path / CONFIG, tomli_w.dumps(self.description.sections))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
         """Add a round's record and timing, and its migrations if there are any. The results of a finished
@@ -222,7 +224,7 @@ class Folder:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
 
 
-def _environment(description: dict[str, Any], path: Path) -> dict[str, Any]:
+def _environment(description: Description, path: Path) -> dict[str, Any]:
     """The environment of a run, and where its data are from its folder."""
     return {**environment(description), **place_of_data(description, path)}
 
@@ -250,21 +252,22 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
         raise StorageError(f"{path} has {' and '.join(others)}, which would be overwritten; choose another folder")
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> Description:
     """The configuration of the run in a folder.
 
     Raises CheckpointError where there is none, and where it says of no method, or of no run.
     """
     try:
-        config = tomllib.loads(toml_text(path / CONFIG))
+        sections = tomllib.loads(toml_text(path / CONFIG))
     except FileNotFoundError:
         raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / CONFIG} cannot be read: {error}") from error
-    sections = (config.get("method"), config.get("run"))
-    if not all(isinstance(section, dict) for section in sections) or not isinstance(config["method"].get("name"), str):
+    method = sections.get("method")
+    has_method = isinstance(method, dict) and isinstance(method.get("name"), str)
+    if not has_method or not isinstance(sections.get("run"), dict):
         raise CheckpointError(f"{path / CONFIG} is damaged: it has no [run], or no [method] with a name")
-    return config
+    return Description(sections)
 
 
 def read_records(path: Path, name: str = METRICS) -> list[Record]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedkin.config.plan import Compute, Plan
 from fedkin.config.schema import Values, error_context
@@ -38,7 +38,7 @@ class SimulatedWorlds:
     local: LocalTraining
     population: Population
     shift: Shift | None = None
-    compute: Compute = Compute()
+    compute: Compute = field(default_factory=Compute)
 
     @property
     def clients(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from fedkin.config.plan import Scoring
 from fedkin.core.method import Method
 from fedkin.core.training import SGD
 from fedkin.methods import IFCA, PANM, PENS, FedAvg, FedProx, Gossip, Local, Oracle, PANMLoss
@@ -166,8 +167,7 @@ def measure(question: Question, seed: int) -> dict[str, Any]:
         local=LOCAL,
         seed=seed,
         scenario=ABSENT[q.absent],
-        evaluate_every=10,
-        checkpoint_every=ROUNDS,
+        scoring=Scoring(evaluate_every=10, checkpoint_every=ROUNDS),
     )
     columns = ("accuracy", "bottom_decile", "neighbour_precision", "neighbour_recall")
     curves = {name: [_short(r.get(name)) for r in run.records] for name in columns}

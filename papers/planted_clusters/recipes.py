@@ -14,6 +14,7 @@ from typing import Any
 
 import equinox as eqx
 
+from fedkin.config.plan import Cohort, Scoring
 from fedkin.core.method import Method
 from fedkin.core.training import SGD
 from fedkin.methods import FLHC, IFCA, FeSEM, FlexCFL, SattlerCFL
@@ -126,12 +127,11 @@ def measure(question: Question, seed: int) -> dict[str, Any]:
         data,
         network() if q.model == "784-200-10" else mlp(data),
         rounds=q.rounds,
-        cohort=q.participation,
+        cohort=Cohort(q.participation, selection="round_robin"),
         local=SGD(epochs=EPOCHS, batch_size=q.images, lr=LR),
         seed=seed,
         shift=SwapAll(q.swaps) if q.swaps else None,
-        selection="round_robin",
-        checkpoint_every=q.rounds,
+        scoring=Scoring(checkpoint_every=q.rounds),
     )
     summary = run.summary()
     return {

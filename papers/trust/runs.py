@@ -42,8 +42,8 @@ def measure(cell: Cell, seed: int) -> Line:
             local=WORK,
             options=[option for option in (attack, robust) if option is not None],
             seed=seed,
-            evaluate_every=0,
-            progress=False,
+            scoring=fk.Scoring(evaluate_every=0),
+            callbacks=fk.Progress(False),
         )
     except FedkinError as error:
         return {"refused": str(error)}

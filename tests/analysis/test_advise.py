@@ -155,7 +155,7 @@ def test_the_gain_is_paired_by_seeds() -> None:
     assert table.index.tolist() == ["fedavg", "flexcfl", "ifca"]
     plain, clustered = (
         [
-            100 * fk.simulate(m, data, mclr(data), rounds=2, cohort=8, local=LOCAL, seed=s, selection="round_robin")
+            100 * fk.simulate(m, data, mclr(data), rounds=2, cohort=fk.Cohort(8, selection="round_robin"), local=LOCAL, seed=s)
             .summary()["final_accuracy"]
             for s in (0, 1, 2)
         ]

@@ -175,4 +175,4 @@ def test_arrays_that_the_user_mapped_and_whose_file_changes_under_a_run(harm: st
             os.utime(path, ns=(1, 1)) if harm == "change" else path.unlink()
 
     with pytest.raises(DataError, match=r"x\.npy has changed, or is gone.*start the run again"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, on_round=damage)
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, callbacks=damage)

@@ -93,7 +93,7 @@ def test_files_that_change_under_a_run_are_named(data: FederatedData, tmp_path: 
             os.utime(path, ns=(1, 1))
 
     with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them anew"):
-        fk.simulate(fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, on_round=touch)
+        fk.simulate(fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, callbacks=touch)
 
 
 def test_a_file_that_changes_within_a_round_gives_no_record_of_it(data: FederatedData, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_file_that_changes_within_a_round_gives_no_record_of_it(data: Federate
             return super().round(world, state, cohort, stream)
 
     with pytest.raises(DataError, match=r"x\.npy has changed"):
-        fk.simulate(Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, on_round=records.append)
+        fk.simulate(Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, callbacks=records.append)
     assert [record["round"] for record in records] == [0]
 
 

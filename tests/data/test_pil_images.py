@@ -91,7 +91,7 @@ def test_images_in_a_list_are_read_from_arrays_and_to_predict() -> None:
     data = fk.data.from_arrays([palette()] * 4, Y, clients=CLIENTS, test=0)
     assert data.from_uint8
     assert np.array_equal(data.x[0], RED_AND_BLUE / 255)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, progress=False)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False))
     assert np.array_equal(run.predict([palette()]), run.predict(RED_AND_BLUE[None]))
 
 

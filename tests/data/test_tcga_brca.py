@@ -192,7 +192,13 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
     place(table)
     data = make()
     run = fk.simulate(
-        fk.FedAvg(), data, fk.models.cox(data), rounds=5, cohort=6, local=fk.SGD(lr=0.1, epochs=2), progress=False
+        fk.FedAvg(),
+        data,
+        fk.models.cox(data),
+        rounds=5,
+        cohort=6,
+        local=fk.SGD(lr=0.1, epochs=2),
+        callbacks=fk.Progress(False),
     )
     assert run.records[0]["accuracy"] < 0.8 < 0.9 < run.records[-1]["accuracy"]
 

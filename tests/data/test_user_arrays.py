@@ -58,7 +58,7 @@ def test_federated_data_refuse_masked_arrays() -> None:
 
 def test_samples_to_predict_are_not_masked() -> None:
     data = fk.data.from_arrays(ROWS, Y, clients=CLIENTS, test=0)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, progress=False)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False))
     with pytest.raises(DataError, match="samples: x is masked in row 1, column 0"):
         run.predict(masked(ROWS, (1, 0)))
     with pytest.raises(DataError, match="x is masked in row 1"):

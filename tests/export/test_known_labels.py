@@ -18,7 +18,9 @@ HOSPITALS = np.arange(8) // 4
 
 def trained(y: Any, **options: Any) -> fk.Run:
     data = fk.data.from_arrays(X, y, clients=HOSPITALS, test=0, **options)
-    return fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=2, progress=False)
+    return fk.simulate(
+        fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=2, callbacks=fk.Progress(False)
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ WRITTEN = """
 FedAvgM FedAdam FedYogi FedAdagrad Option PersonalHead PersonalModel
 Byzantine
 ClientDP
+Cohort Compute Progress Scoring
 Adam AdamW Schedule CheckpointError ChecksumError ConfigError DataError
 FedkinError LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra ModelError
 ScoredClients

@@ -153,7 +153,7 @@ def test_it_finds_the_components_and_what_each_client_has_of_them() -> None:
         cohort=40,
         local=local,
         against=[fk.FedAvg()],
-        evaluate_every=40,
+        scoring=fk.Scoring(evaluate_every=40),
     )
     assert run.summary()["ari"] > 0.5 and accuracy(run) > accuracy(run.against["fedavg"]) + 0.05
     np.testing.assert_allclose(soft(run).sum(axis=1), 1)
@@ -169,7 +169,7 @@ def test_resume_is_exact(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", on_round=stop, **options)
+        fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", callbacks=stop, **options)
     resumed = fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", resume=True, **options)
     for name in ("models", "assignment", "membership", "samples"):
         np.testing.assert_array_equal(getattr(resumed.state, name), getattr(whole.state, name))
@@ -178,7 +178,9 @@ def test_resume_is_exact(tmp_path: Path) -> None:
 def test_a_newcomer_is_placed_by_its_largest_weight() -> None:
     data = small()
     local = fk.SGD(epochs=1, batch_size=32, lr=1.0)
-    run = fk.simulate(FedEM(2), data, fk.models.mclr(data), rounds=40, cohort=40, local=local, evaluate_every=40)
+    run = fk.simulate(
+        FedEM(2), data, fk.models.mclr(data), rounds=40, cohort=40, local=local, scoring=fk.Scoring(evaluate_every=40)
+    )
     client = int(soft(run)[:, 1].argmax())
     rows = data.train[client]
     placement = run.place(data.x[rows], data.y[rows])
@@ -190,7 +192,7 @@ def test_a_newcomer_is_served_all_models_mixed_by_its_own_shares() -> None:
     data = small()
     model, local = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=32, lr=1.0)
     for method in (FedEM(2), fk.FedRC(2), fk.FedSoft(2)):
-        run = fk.simulate(method, data, model, rounds=4, cohort=40, local=local, evaluate_every=4)
+        run = fk.simulate(method, data, model, rounds=4, cohort=40, local=local, scoring=fk.Scoring(evaluate_every=4))
         rows = data.train[3]
         x = data.x[rows]
         placement = run.place(x, data.y[rows])

@@ -163,7 +163,7 @@ def test_a_run_that_is_resumed_is_the_same(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rounds": 5, "cohort": 4, "local": fk.SGD(lr=0.1), "checkpoint_every": 1}
     whole = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "whole", **options)
     with pytest.raises(Stop):
-        fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "cut", on_round=stop, **options)
+        fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "cut", callbacks=stop, **options)
     resumed = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "cut", resume=True, **options)
     assert resumed.models.tobytes() == whole.models.tobytes()
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()

@@ -94,6 +94,12 @@ def test_components_that_start_equal_are_refused() -> None:
 def test_without_label_skew_it_finds_the_permutations() -> None:
     data = fk.planted("digits", "label_permutation", clusters=2, clients=12, seed=0)
     run = fk.simulate(
-        FedRC(2), data, fk.models.mclr(data), rounds=15, cohort=12, local=fk.SGD(epochs=3, lr=0.1), evaluate_every=15
+        FedRC(2),
+        data,
+        fk.models.mclr(data),
+        rounds=15,
+        cohort=12,
+        local=fk.SGD(epochs=3, lr=0.1),
+        scoring=fk.Scoring(evaluate_every=15),
     )
     assert run.summary()["ari"] == 1.0

@@ -44,7 +44,7 @@ def figures(weights: list[float | None], accuracy: list[float], attackers: list[
         Ragged.of([np.array([i]) for i in range(4, 8)]),
         np.array([0, 0, 1, 1]),
     )
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, progress=False)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, callbacks=fk.Progress(False))
     run.clients["accuracy"] = accuracy
     run.final.update(attackers=attackers, rule_weights=weights, attackers_alone=0.0, honest_ari=1.0)
     return runs.figures(run, data)

@@ -62,7 +62,9 @@ def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> 
     data, local = planted(), fk.SGD(epochs=2, batch_size=10, lr=0.1)
     method = registry.methods()[name](**OPTIONS[name])
     model = fk.models.mlp(data, hidden=MODEL["hidden"])
-    simulated = fk.simulate(method, data, model, rounds=ROUNDS, cohort=4, local=local, evaluate_every=0)
+    simulated = fk.simulate(
+        method, data, model, rounds=ROUNDS, cohort=4, local=local, scoring=fk.Scoring(evaluate_every=0)
+    )
     folder = deployed if name == "fedavg" else deployed / "against" / name
     last, _ = checkpoint.newest(folder / "checkpoints")
     assert last.round == ROUNDS

@@ -95,7 +95,7 @@ def test_samples_of_some_rows_among_those_of_all() -> None:
 def test_an_engine_that_is_none_is_refused() -> None:
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(ConfigError, match="expected the engine ray"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, engine="dask")
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, compute=fk.Compute(engine="dask"))
     with pytest.raises(ConfigError, match=r"run\.engine"):
         load(None, ["run.engine=dask"])
     assert load(None, ["run.engine=ray:auto", "run.actors=3"]).run.actors == 3
@@ -117,4 +117,4 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(MissingExtra, match=r"fedkin\[ray\]"):
-        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, engine="ray")
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2, compute=fk.Compute(engine="ray"))

@@ -17,7 +17,14 @@ from fedkin.run.membership import by_largest_share, memberships
 def run(tiny: FederatedData, tmp_path_factory: pytest.TempPathFactory) -> fk.Run:
     local, out = fk.SGD(epochs=1, batch_size=5, lr=0.5), tmp_path_factory.mktemp("soft") / "run"
     return fk.simulate(
-        fk.FedEM(clusters=2), tiny, fk.models.mclr(tiny), rounds=3, cohort=12, local=local, out=out, progress=False
+        fk.FedEM(clusters=2),
+        tiny,
+        fk.models.mclr(tiny),
+        rounds=3,
+        cohort=12,
+        local=local,
+        out=out,
+        callbacks=fk.Progress(False),
     )
 
 

@@ -194,6 +194,8 @@ def test_the_table_shows_it_where_it_differs(tiny: FederatedData) -> None:
     text = shown(partial, whole)
     assert "clients" in text and f"{partial.summary()['accuracy_all_clients']:.1%}" in text
     assert "all" not in shown(whole)
-    validated = fk.simulate(fk.FedAvg(), tiny.with_validation(0.3), mclr(tiny), rounds=9, cohort=3, patience=1)
+    validated = fk.simulate(
+        fk.FedAvg(), tiny.with_validation(0.3), mclr(tiny), rounds=9, cohort=3, scoring=fk.Scoring(patience=1)
+    )
     text = shown(validated)
     assert "best on validation samples" in text and "stopped after round" in text and "of 9" in text

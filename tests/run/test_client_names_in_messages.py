@@ -66,7 +66,7 @@ def test_a_list_of_clients_is_by_names_where_there_are_some() -> None:
 def test_a_reply_that_is_not_finite_is_told_with_the_clients_name(caplog: pytest.LogCaptureFixture) -> None:
     federated = data(samples(1e35))
     with caplog.at_level(logging.WARNING):
-        fk.simulate(fk.FedAvg(), federated, fk.models.mclr(federated), rounds=1, cohort=6, progress=False)
+        fk.simulate(fk.FedAvg(), federated, fk.models.mclr(federated), rounds=1, cohort=6, callbacks=fk.Progress(False))
     assert "no finite reply from client 3 (" in caplog.text
 
 
@@ -82,7 +82,7 @@ def test_a_client_whose_batch_fails_is_named() -> None:
     local = fk.SGD(epochs=1, batch_size=2, lr=0.1)
     with pytest.raises(ModelError, match="a batch of 1 samples of client 3:"):
         model = fk.torch_model(lambda: network, federated)
-        fk.simulate(fk.FedAvg(), federated, model, rounds=1, cohort=6, local=local, progress=False)
+        fk.simulate(fk.FedAvg(), federated, model, rounds=1, cohort=6, local=local, callbacks=fk.Progress(False))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ class Suspicious(fk.FedAvg):
 def test_a_run_logs_remarks_with_the_clients_names(caplog: pytest.LogCaptureFixture) -> None:
     federated = data()
     with caplog.at_level(logging.WARNING):
-        fk.simulate(Suspicious(), federated, fk.models.mclr(federated), rounds=1, cohort=6, progress=False)
+        fk.simulate(
+            Suspicious(), federated, fk.models.mclr(federated), rounds=1, cohort=6, callbacks=fk.Progress(False)
+        )
     assert "clients 3 are suspicious" in caplog.text
 
 

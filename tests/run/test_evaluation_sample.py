@@ -59,7 +59,9 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
 
 def test_a_run_scores_a_sample_in_each_round_and_everybody_at_the_end(tiny: FederatedData) -> None:
     whole = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6)
-    some = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6, evaluate_clients=4)
+    some = fk.simulate(
+        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), rounds=4, cohort=6, scoring=fk.Scoring(evaluate_clients=4)
+    )
     for record in some.records[1:-1]:
         assert 2 <= record["evaluated"] < 7 and record["accuracy_interval"][0] <= record["accuracy"]
         assert record["accuracy"] <= record["accuracy_interval"][1]
@@ -71,10 +73,7 @@ def test_a_run_scores_a_sample_in_each_round_and_everybody_at_the_end(tiny: Fede
 
 
 def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> None:
-    run = fk.simulate(
-        fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, evaluate_clients=4,
-        on_round=lambda record: fk.STOP if record["round"] == 2 else None,
-    )  # fmt: skip
+    run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, scoring=fk.Scoring(evaluate_clients=4), callbacks=lambda record: fk.STOP if record["round"] == 2 else None)  # fmt: skip
     whole = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=2, cohort=6)
     assert run.records[-1]["evaluated"] <= 4
     assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]
@@ -111,12 +110,18 @@ def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
 
 def test_a_sample_at_the_end_needs_a_size(tiny: FederatedData) -> None:
     with pytest.raises(ConfigError, match="sample_at_end needs the size of the sample"):
-        fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6, sample_at_end=True)
+        fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6, scoring=fk.Scoring(sample_at_end=True))
 
 
 def test_the_sample_stays_while_the_clusters_do(tiny: FederatedData) -> None:
     """So that the best round is not the one with the luckiest draw: a model that hardly moves scores the same."""
     run = fk.simulate(
-        fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=8, cohort=6, evaluate_clients=2, local=fk.SGD(lr=1e-12)
+        fk.FedAvg(),
+        tiny,
+        fk.models.mclr(tiny),
+        rounds=8,
+        cohort=6,
+        local=fk.SGD(lr=1e-12),
+        scoring=fk.Scoring(evaluate_clients=2),
     )
     assert len({record["accuracy"] for record in run.records[1:-1]}) == 1

@@ -248,7 +248,9 @@ def test_a_budget_stops_the_run_and_a_resumed_one_does_not_go_on(tmp_path: Path)
 
 
 def test_an_epsilon_alone_is_met_by_noise() -> None:
-    run = simulate(replace(TESTING, noise_multiplier=None, epsilon=3.0), rounds=2, cohort=N, selection="uniform")
+    run = simulate(
+        replace(TESTING, noise_multiplier=None, epsilon=3.0), rounds=2, cohort=fk.Cohort(N, selection="uniform")
+    )
     said = run.summary()["privacy"]
     assert 2.9 < said["epsilon"] <= 3.0
     assert said["rounds"]["released"] == 2
@@ -475,7 +477,7 @@ def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none
 def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
     """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last round is planned."""
     with pytest.raises(ConfigError, match=r"on_round returned STOP.*set run.rounds"):
-        simulate(on_round=lambda record: fk.STOP, out=tmp_path / "run")
+        simulate(out=tmp_path / "run", callbacks=lambda record: fk.STOP)
     assert not (tmp_path / "run" / "release").exists()
     unusable = {"train_loss": None, "nonfinite": 4, "accuracy": None, "partial": None}
     records = [{"round": round, **unusable} for round in range(5)]

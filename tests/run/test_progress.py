@@ -42,7 +42,7 @@ def test_nobody_is_told_who_does_not_look(seen: list[Any], monkeypatch: pytest.M
     simulate()
     assert not seen
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    simulate(progress=False)
+    simulate(callbacks=fk.Progress(False))
     assert not seen
     simulate()
     assert seen == [2, 0, 1, 2, "closed"]
@@ -61,7 +61,7 @@ def test_ones_own_listener_is_called_too_and_may_stop_the_run(seen: list[Any]) -
         rounds.append(record["round"])
         return fk.STOP if record["round"] == 1 else None
 
-    run = simulate(progress=True, on_round=listen)
+    run = simulate(callbacks=[fk.Progress(), listen])
     assert rounds == [0, 1] and seen == [2, 0, 1, "closed"] and len(run.records) == 2
 
 
@@ -77,14 +77,14 @@ def test_bars_go_when_a_run_fails(seen: list[Any], monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(progress, "_provided", [lambda rounds: Bars()])
     with pytest.raises(ZeroDivisionError):
-        simulate(progress=True, on_round=lambda record: 1 / 0)
+        simulate(callbacks=[fk.Progress(), lambda record: 1 / 0])
     assert closed == [ZeroDivisionError]
 
 
 def test_the_package_provides_its_own_display(capsys: pytest.CaptureFixture[str]) -> None:
     plain = simulate()
     assert capsys.readouterr() == ("", "")
-    shown = simulate(progress=True)
+    shown = simulate(callbacks=fk.Progress())
     out, lines = capsys.readouterr()
     assert not out and lines.splitlines()[-1].startswith("FedAvg  round 2/2  accuracy")
     assert shown.records == plain.records

@@ -434,7 +434,7 @@ def test_a_budget_is_that_of_rounds_without_amplification() -> None:
         "privacy": fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
         "rounds": 20,
     }
-    run = simulate(**options, cohort=4, selection="poisson")
+    run = simulate(cohort=fk.Cohort(4, selection="poisson"), **options)
     affordable = [t for t in range(1, 21) if dp_accounting.get_epsilon_gaussian(2 / np.sqrt(t), 1e-3) <= 4]
     assert run.summary()["privacy"]["rounds"]["released"] == affordable[-1] < 20
 

@@ -41,7 +41,7 @@ def go(data: FederatedData, out: Path | None = None, die_at: int | None = None, 
 
     settings: dict[str, Any] = {"rounds": 7, "cohort": 4, "seed": 2, "checkpoint_every": 2, "against": [fk.FedAvg()]}
     settings |= {"shift": SwapAll(probability=0.3), "selection": "round_robin", "local": fk.SGD(batch_size=5, lr=0.5)}
-    return fk.simulate(METHOD, data, mclr(data), out=out, on_round=stop, **(settings | options))
+    return fk.simulate(METHOD, data, mclr(data), out=out, callbacks=stop, **settings | options)
 
 
 @pytest.fixture(scope="module")

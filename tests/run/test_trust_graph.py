@@ -88,7 +88,7 @@ def simulated(data: fk.FederatedData) -> fk.Run:
         fk.models.mclr(data),
         rounds=6,
         cohort=8,
-        checkpoint_every=3,
+        scoring=fk.Scoring(checkpoint_every=3),
     )
 
 

@@ -155,7 +155,7 @@ def test_heads_of_the_best_round_survive_a_kill(tiny: FederatedData, tmp_path: P
     whole = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), **options)
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, on_round=dying_at(3), **options)
+        fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, callbacks=dying_at(3), **options)
     resumed = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, resume=True, **options)
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}
     assert resumed.best is not None and whole.best is not None
@@ -210,7 +210,7 @@ def test_data_may_shift(tiny: FederatedData, shift: Any, tmp_path: Path) -> None
     whole = fk.simulate(fk.FedAvg(), data, mclr(data), **options)
     assert whole.summary()["best_accuracy"] is not None
     with pytest.raises(Killed):
-        fk.simulate(fk.FedAvg(), data, mclr(data), out=tmp_path / "run", on_round=dying_at(2), **options)
+        fk.simulate(fk.FedAvg(), data, mclr(data), out=tmp_path / "run", callbacks=dying_at(2), **options)
     resumed = fk.simulate(fk.FedAvg(), data, mclr(data), out=tmp_path / "run", resume=True, **options)
     assert resumed.records == whole.records
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}

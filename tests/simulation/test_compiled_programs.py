@@ -22,7 +22,9 @@ def run() -> Callable[[int], Run]:
 
     def simulate(batch: int) -> Run:
         local = fk.SGD(epochs=1, batch_size=batch, lr=0.1)
-        return fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, local=local, progress=False)
+        return fk.simulate(
+            fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, local=local, callbacks=fk.Progress(False)
+        )
 
     return simulate
 

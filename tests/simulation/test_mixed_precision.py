@@ -41,7 +41,10 @@ def test_a_run_in_bfloat16_is_about_as_accurate() -> None:
     data = fk.data.digits(clients=6)
     model = fk.models.mlp(data)
     works = [fk.SGD(lr=0.1), fk.SGD(lr=0.1, precision="bfloat16")]
-    runs = [fk.simulate(fk.FedAvg(), data, model, rounds=3, cohort=6, local=work, progress=False) for work in works]
+    runs = [
+        fk.simulate(fk.FedAvg(), data, model, rounds=3, cohort=6, local=work, callbacks=fk.Progress(False))
+        for work in works
+    ]
     whole, low = (run.summary()["final_accuracy"] for run in runs)
     assert abs(whole - low) < 0.03 and not np.array_equal(runs[0].models, runs[1].models)
 

@@ -45,7 +45,14 @@ class Notes:
 def simulate(data: FederatedData, out: Path | None = None, rounds: int = 4, **options: Any) -> fk.Run:
     model = MODELS.setdefault(id(data), fk.models.mclr(data))  # one object, so that it compiles once
     return fk.simulate(
-        fk.IFCA(clusters=2), data, model, rounds=rounds, cohort=6, checkpoint_every=2, out=out, **options
+        fk.IFCA(clusters=2),
+        data,
+        model,
+        rounds=rounds,
+        cohort=6,
+        out=out,
+        scoring=fk.Scoring(checkpoint_every=2),
+        **options,
     )
 
 
@@ -66,7 +73,7 @@ def stopped_at(round: int) -> Any:
 
 def test_every_round_of_every_method_and_how_it_ended(tiny: FederatedData, tmp_path: Path) -> None:
     notes = Notes()
-    run = simulate(tiny, tmp_path / "mine", rounds=2, track=[notes], against=[fk.FedAvg()])
+    run = simulate(tiny, tmp_path / "mine", rounds=2, against=[fk.FedAvg()], callbacks=notes)
     assert [begun[0] for begun in notes.begun] == ["mine ifca seed 0", "mine fedavg seed 0"]
     assert [begun[2] for begun in notes.begun] == [tmp_path / "mine", tmp_path / "mine/against/fedavg"]
     assert notes.begun[0][1]["method"]["clusters"] == 2
@@ -76,7 +83,7 @@ def test_every_round_of_every_method_and_how_it_ended(tiny: FederatedData, tmp_p
 
 def test_without_a_folder_a_run_is_called_after_its_data(tiny: FederatedData) -> None:
     notes = Notes()
-    simulate(tiny, rounds=1, track=[notes], seed=3)
+    simulate(tiny, rounds=1, seed=3, callbacks=notes)
     assert notes.begun[0][0] == "tiny ifca seed 3" and notes.begun[0][2] is None
     assert notes.rounds == [("ifca", 0), ("ifca", 1)]
 
@@ -90,9 +97,9 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
     """It stops in round 3 and goes on from the checkpoint of round 2."""
     notes = Notes()
     with pytest.raises(KeyboardInterrupt):
-        simulate(tiny, tmp_path / "run", track=[notes], on_round=stopped_at(3))
+        simulate(tiny, tmp_path / "run", callbacks=[notes, stopped_at(3)])
     assert notes.ended == [None]
-    simulate(tiny, tmp_path / "run", track=[notes], resume=True)
+    simulate(tiny, tmp_path / "run", resume=True, callbacks=notes)
     assert notes.rounds == [("ifca", round) for round in range(5)]
     assert len(notes.ended) == 2 and notes.ended[1]
 
@@ -100,8 +107,8 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
 def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
     early, late = Notes(), Notes()
-    simulate(tiny, tmp_path / "run", rounds=2, resume=True, track=[early])  # nothing is left to do
-    simulate(tiny, tmp_path / "run", rounds=3, resume=True, track=[late])
+    simulate(tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early)  # nothing is left to do
+    simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks=late)
     assert early.rounds == [("ifca", round) for round in range(3)] and early.ended[0]
     assert late.rounds == [("ifca", 3)]  # of the same kind: it knows the others
 
@@ -144,7 +151,7 @@ class Failing(Notes):
 @pytest.mark.parametrize("tracker", [Meddler, Failing, Notes])
 def test_a_run_is_the_same_with_and_without(tiny: FederatedData, tmp_path: Path, tracker: type[Notes]) -> None:
     simulate(tiny, tmp_path / "without")
-    simulate(tiny, tmp_path / "with", track=[tracker()])
+    simulate(tiny, tmp_path / "with", callbacks=tracker())
     for file in ("config.toml", "metrics.jsonl", "migrations.jsonl", "clients.parquet"):
         assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
 
@@ -154,7 +161,7 @@ def test_a_tracker_that_fails_is_let_go_with_one_warning(
 ) -> None:
     failing, notes = Failing(), Notes()
     with caplog.at_level(logging.WARNING, "fedkin"):
-        simulate(tiny, tmp_path / "run", track=[failing, notes])
+        simulate(tiny, tmp_path / "run", callbacks=[failing, notes])
     assert len(caplog.records) == 1
     assert "Failing failed and is dropped" in caplog.text and "No space left on device" in caplog.text
     assert [round for _, round in failing.rounds] == [0, 1] and not failing.ended
@@ -193,8 +200,8 @@ def scalars(folder: Path) -> list[tuple[int, str, float]]:
 def test_tensorboard_has_every_figure_once_though_the_run_was_interrupted(tiny: FederatedData, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        simulate(tiny, out, track=["tensorboard"], on_round=stopped_at(3))
-    simulate(tiny, out, track=["tensorboard"], resume=True)
+        simulate(tiny, out, callbacks=["tensorboard", stopped_at(3)])
+    simulate(tiny, out, resume=True, callbacks="tensorboard")
     written = scalars(out)
     assert max(Counter((step, tag) for step, tag, _ in written).values()) == 1
     for name in ("accuracy", "bottom_decile", "loss", "bytes_down", "ari"):
@@ -210,8 +217,8 @@ def test_tensorboard_has_the_hyper_parameters(tiny: FederatedData, tmp_path: Pat
         HParamsPluginData,  # pyright: ignore[reportAttributeAccessIssue]
     )
 
-    simulate(tiny, tmp_path / "run", rounds=1, track=["tensorboard"])
-    simulate(tiny, tmp_path / "run", rounds=2, track=["tensorboard"], resume=True)
+    simulate(tiny, tmp_path / "run", rounds=1, callbacks="tensorboard")
+    simulate(tiny, tmp_path / "run", rounds=2, resume=True, callbacks="tensorboard")
     starts = []
     for event in events(tmp_path / "run"):
         for value in event.summary.value:
@@ -237,11 +244,11 @@ def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
             raise OSError(28, "No space left on device")
         return write(self, event)
 
-    simulate(tiny, tmp_path / "run", rounds=2, track=["tensorboard"])
+    simulate(tiny, tmp_path / "run", rounds=2, callbacks="tensorboard")
     monkeypatch.setattr(tensorboard, "_PATIENCE", 0.1)
     monkeypatch.setattr(EventsWriter, "write_event", full)
     with caplog.at_level(logging.WARNING, "fedkin"):
-        run = simulate(tiny, tmp_path / "run", rounds=4, track=["tensorboard"], resume=True)
+        run = simulate(tiny, tmp_path / "run", rounds=4, resume=True, callbacks="tensorboard")
     assert len(run.records) == 5 and len(caplog.records) == 1
     assert "TensorBoard failed and is dropped" in caplog.text
 
@@ -267,12 +274,12 @@ def test_mlflow_keeps_one_run_in_a_local_store(
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     with pytest.raises(KeyboardInterrupt):
-        simulate(tiny, tmp_path / "run", track=["mlflow"], on_round=stopped_at(3))
+        simulate(tiny, tmp_path / "run", callbacks=["mlflow", stopped_at(3)])
     client = mlflow.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
     experiment = client.get_experiment_by_name("fedkin")
     assert experiment
     assert [run.info.status for run in client.search_runs([experiment.experiment_id])] == ["KILLED"]
-    summary = simulate(tiny, tmp_path / "run", track=["mlflow"], resume=True).summary()
+    summary = simulate(tiny, tmp_path / "run", resume=True, callbacks="mlflow").summary()
     (kept,) = client.search_runs([experiment.experiment_id])
     assert (kept.info.run_name, kept.info.status) == ("run ifca seed 0", "FINISHED")
     assert kept.data.params["method.clusters"] == "2" and kept.data.params["data.name"] == "tiny"
@@ -310,8 +317,8 @@ def test_wandb_stays_offline_and_asks_nothing(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
-        simulate(tiny, tmp_path / "run", rounds=3, track=["wandb"], on_round=stopped_at(1))
-    simulate(tiny, tmp_path / "run", rounds=3, track=["wandb"], resume=True)
+        simulate(tiny, tmp_path / "run", rounds=3, callbacks=["wandb", stopped_at(1)])
+    simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks="wandb")
     files = sorted((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
     assert files and len({file.stem for file in files}) == 1  # what goes on keeps its id
     written = [record for file in files for record in wandb_records(file)]

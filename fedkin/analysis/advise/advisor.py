@@ -16,7 +16,6 @@ from fedkin.analysis.advise.split_half_stability import (
     check_supported,
     estimate_cluster_count,
 )
-from fedkin.config import registry
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
@@ -101,9 +100,9 @@ def of_config(config: RunConfig, *, private_labels: bool = False, progress: Prog
         progress: called with a line about each step.
     """
     with error_context("data"):
-        data = registry.make(registry.datasets(), config.data)
+        data = config.data.make()
     with error_context("model"):
-        model = registry.make(registry.models(), config.model, data)
+        model = config.model.make(data)
     run = config.run
     return advise(
         data,

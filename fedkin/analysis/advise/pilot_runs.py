@@ -10,8 +10,10 @@ import pandas as pd
 from jaxtyping import Float
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.config.plan import Cohort, Scoring
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError
+from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FedAvg, FlexCFL
@@ -82,9 +84,18 @@ def run_pilots(
     for number in range(plan.seeds):
         progress(f"pilot {number + 1} of {plan.seeds}: {', '.join(methods)}, {plan.rounds} rounds of {cohort} clients")
         for name, method in methods.items():
-            shared = {"rounds": plan.rounds, "cohort": cohort, "seed": plan.seed + number}
-            rare = {"evaluate_every": plan.rounds, "checkpoint_every": plan.rounds, "selection": "round_robin"}
-            runs[name].append(simulate(method, data, model, local=local, progress=False, **shared, **rare))
+            run = simulate(
+                method,
+                data,
+                model,
+                rounds=plan.rounds,
+                cohort=Cohort(cohort, selection="round_robin"),
+                local=local,
+                seed=plan.seed + number,
+                scoring=Scoring(evaluate_every=plan.rounds, checkpoint_every=plan.rounds),
+                callbacks=Progress(False),
+            )
+            runs[name].append(run)
     baseline = _of(runs[BASELINE], "accuracy")
     rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")

@@ -143,7 +143,7 @@ class Comparison:
     def target(self, setting: str) -> float | None:
         """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first method in its last
         round (mean over the seeds), on the samples on which rounds are scored."""
-        targets = [run.config["run"].get("target") for m in self.methods for run in self.runs(setting, m)]
+        targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
             return float(targets[0])
         scores = [_last_score(run) for run in self.runs(setting, self.methods[0])]
@@ -290,7 +290,7 @@ class Comparison:
     def _long_table(self) -> pd.DataFrame:
         """Every accuracy, one row each: setting, method, seed, round."""
         parts = [
-            pd.DataFrame({"setting": setting, "method": method, "seed": run.config["run"]["seed"],
+            pd.DataFrame({"setting": setting, "method": method, "seed": run.config.seed,
                           "round": np.arange(len(run.records)), "accuracy": curve_of(run, "accuracy")})
             for setting in self.settings for method in self.methods for run in self.runs(setting, method)
         ]  # fmt: skip

@@ -145,10 +145,10 @@ def finished_run(cell: Cell) -> Run | None:
     except CheckpointError as error:
         raise CheckpointError(f"{error}; move {cell.path} away to run it again") from error
     config = cell.setting.config(cell.method)
-    description = {**config.description(), "run": config.description()["run"] | {"seed": cell.seed}}
-    if determining_part(_plain(description)) != determining_part(run.config):
+    description = config.description().with_run(seed=cell.seed)
+    if _plain(determining_part(description)) != determining_part(run.config):
         raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
-    stopped = run.records and stop_of_resumed(config.plan, run.records, run.final.get("stopped"))
+    stopped = run.records and stop_of_resumed(config.run, run.records, run.final.get("stopped"))
     return run if run.records and (stopped or run.records[-1]["round"] == config.run.rounds) else None
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.config import registry
 from fedkin.config.comparison_grid import Setting
+from fedkin.config.registry import Entry
 from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.records import Record
+from fedkin.run.callbacks import OnRound
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.lifecycle import Digests, Experiment, Methods
-from fedkin.run.loop import OnRound
+from fedkin.run.lifecycle import Digests, Experiment, Methods, named_methods
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
@@ -61,7 +61,7 @@ class Experiments:
         """
         self._before = before
         self._on_round = on_round
-        self._described: dict[str, Any] | None = None  # the configuration of the data
+        self._described: Entry | None = None  # the configuration of the data
         self._worlds: SimulatedWorlds | None = None  # whose data the experiments that are kept share
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
@@ -130,4 +130,4 @@ class Experiments:
 
 
 def _methods(config: RunConfig) -> Methods:
-    return [(config.method, registry.make(registry.methods(), config.method))]
+    return named_methods([config.method])

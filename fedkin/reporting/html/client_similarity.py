@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.config import registry
 from fedkin.config import run as config
+from fedkin.config.description import Description
 from fedkin.core.codec import decode, digest, encode
 from fedkin.core.errors import DataError, FedkinError, ModelError
 from fedkin.core.layout import BYTES_PER_NUMBER
@@ -110,28 +110,29 @@ def similarity_keys(runs: Sequence[Run], data: FederatedData | None = None, mode
 
 def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
     own = digests is None or not run.fingerprint or fingerprint(run.config, *digests) == run.fingerprint
-    if run.config.get("shift"):
+    if run.config.shift:
         what: Any = _key(run)
     else:
-        what = [{name: run.config.get(name) for name in ("data", "model", "local")}, len(run.assignment)]
+        what = [{name: run.config.sections.get(name) for name in ("data", "model", "local")}, len(run.assignment)]
     return digest([own, what])
 
 
 def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
-    settings: dict[str, Any] = run.config
+    settings = run.config
     local, shift, population = LocalTraining(), None, None
-    if "federation" in settings and (data is None or model is None):
+    if settings.of_federation and (data is None or model is None):
         raise DataError("the clients were real ones, which keep their data and train for the run only")
     if data is None or model is None:
-        if "python" in settings or "method" not in settings or settings["data"]["name"] == "?":
+        if settings.from_python or "method" not in settings.sections or settings.data_name == "?":
             raise DataError(
                 "the run was started from Python; fk.report(run, similarity=True, data=data, model=model) has it"
             )
-        own = config.from_dict({name: values for name, values in settings.items() if name != "python"})
-        data = registry.make(registry.datasets(), own.data) if data is None else data
-        model = registry.make(registry.models(), own.model, data) if model is None else model
-        local, population = own.work, registry.make_population(own.scenario)
-        shift = registry.make(registry.shifts(), own.shift) if own.shift else None
+        made = config.from_dict(settings.sections)
+        data = made.data.make() if data is None else data
+        model = made.model.make(data) if model is None else model
+        local = made.work
+        population = made.scenario
+        shift = made.shift.made if made.shift else None
     else:
         local = _local_training(settings)
     assert data is not None and model is not None
@@ -145,11 +146,11 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     if shift is not None:  # as the data are at the end
         world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
-            world.begin(Stream(run.config["run"]["seed"], round, "scenario"))
+            world.begin(Stream(run.config.seed, round, "scenario"))
         data = world.data
-    elif "shift" in settings:
+    elif settings.shift:
         note = f"{note} Drawn from the data as they were before any shift.".strip()
-    return dataclasses.replace(_train(data, model, local, run.config["run"]["seed"]), note=note)
+    return dataclasses.replace(_train(data, model, local, run.config.seed), note=note)
 
 
 def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int) -> ClientSimilarity:
@@ -173,10 +174,10 @@ def _train(data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
     return ClientSimilarity(ids, scores, shares, cosines, data.label_counts(), data.true_clusters, names)
 
 
-def _local_training(settings: dict[str, Any]) -> LocalTraining:
+def _local_training(settings: Description) -> LocalTraining:
     """The local training of a run started from Python, from its description."""
     names = {entry.name for entry in dataclasses.fields(LocalTraining)}
-    return LocalTraining.from_settings({n: value for n, value in settings.get("local", {}).items() if n in names})
+    return LocalTraining.from_settings({n: value for n, value in settings.local.items() if n in names})
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
@@ -188,9 +189,9 @@ def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
 
 def _key(run: Run) -> str:
     """A digest of all settings that decide the similarity, and of the round up to which data shifted."""
-    settings = {name: run.config.get(name) for name in ("data", "model", "local", "shift", "scenario")}
-    rounds = run.records[-1]["round"] if run.config.get("shift") else 0
-    return digest([_LAYOUT, settings, run.config["run"]["seed"], rounds, len(run.assignment)])
+    settings = {name: run.config.sections.get(name) for name in ("data", "model", "local", "shift", "scenario")}
+    rounds = run.records[-1]["round"] if run.config.shift else 0
+    return digest([_LAYOUT, settings, run.config.seed, rounds, len(run.assignment)])
 
 
 def _pack(similarity: ClientSimilarity, key: str) -> bytes:

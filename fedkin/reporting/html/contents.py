@@ -85,7 +85,7 @@ def contents(
 def _title(report: ReportInput) -> str:
     names = report.methods
     shown = " / ".join(names) if len(names) <= 4 else f"{len(names)} methods"
-    sets = list(dict.fromkeys(str(one.run.config["data"]["name"]) for one in report.runs))
+    sets = list(dict.fromkeys(str(one.run.config.data_name) for one in report.runs))
     return f"{shown} on {' / '.join(sets[:3])}"
 
 
@@ -94,10 +94,10 @@ def _subtitle(report: ReportInput) -> str:
     run = next((one.run for one in report.runs if one.complete), report.runs[0].run)
     seeds = sorted({one.seed for one in report.runs})
     parts = [f"{len(run.assignment):,} clients"]
-    if isinstance(run.config["run"].get("cohort"), int):
-        parts.append(f"{run.config['run']['cohort']:,} a round")
+    if isinstance(run.config.cohort, int):
+        parts.append(f"{run.config.cohort:,} a round")
     parts.append(f"{max(one.run.records[-1]['round'] for one in report.runs):,} rounds")
-    parts.append(f"model {run.config['model']['name']}")
+    parts.append(f"model {run.config.model_name}")
     parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})")
     return ", ".join(parts)
 
@@ -191,7 +191,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "similarity": key if similarity is not None else None,
         "peers": "neighbours" in run.records[-1],
         "communication": communication(run),
-        "config": tomli_w.dumps(run.config),
+        "config": tomli_w.dumps(run.config.sections),
         "versions": _versions(run),
         **({} if similarity is None else similarity_charts.run_charts(run, similarity, rows)),
     }

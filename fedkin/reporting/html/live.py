@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from fedkin.core.errors import FedkinError
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import megabytes
-from fedkin.measures.table import measures_in, measures_of
+from fedkin.measures.table import measures_of
 from fedkin.reporting.html.report import report
 from fedkin.run import run_folder
-from fedkin.run.description import method_in
 from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.partial_rounds import partial_text
 
@@ -126,7 +125,7 @@ def _row(folder: Path) -> list[str]:
         return []
     if not records:
         return []
-    last, rounds = records[-1], config.get("run", {}).get("rounds", "?")
+    last, rounds = records[-1], config.rounds or "?"
     shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
     mark = partial_text(last)
     shares[0] += f" ({mark})" if mark else ""
@@ -137,13 +136,13 @@ def _row(folder: Path) -> list[str]:
     excluded = None if nonfinite is None else nonfinite + (last.get("outliers") or 0)
     cells: Sequence[object] = (last.get("missing"), excluded, moved)
     texts = ["-" if cell is None else str(cell) for cell in cells]
-    own = [measure.text_with_unit(last.get(measure.column)) for measure in measures_in(config)]
-    return [method_in(config), f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent, *own]
+    own = [measure.text_with_unit(last.get(measure.column)) for measure in config.measures]
+    return [config.method_with_options, f"{last['round']} of {rounds}", *shares, sizes, *texts, *sent, *own]
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
     """The measures of the runs that have no place among the columns of every run."""
     try:
-        return measures_in(run_folder.read_config(folders[0])) if folders else ()
+        return run_folder.read_config(folders[0]).measures if folders else ()
     except FedkinError:
         return ()

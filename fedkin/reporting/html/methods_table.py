@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_and_interval
-from fedkin.config.shared_options import configured_clusters
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
 from fedkin.measures.table import HONEST, MEASURES, SCORE, measures_of
@@ -50,7 +49,7 @@ def scores(run: Run, finished: bool = True) -> Json:
     return {
         **(_of_summary(run) if finished and has_summary(run) else _of_records(run)),
         "clusters": run.state.clusters,
-        "configured_clusters": configured_clusters(run.config["method"]),
+        "configured_clusters": run.config.clusters,
         "cluster_sizes": last.get("cluster_sizes"),
         "rounds": last["round"],
         "download": last.get("bytes_down"),

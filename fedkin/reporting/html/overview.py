@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedkin.config.shared_options import configured_clusters
 from fedkin.core.training import LocalTraining
 from fedkin.measures.number_texts import duration
 from fedkin.reporting.html.read_runs import ReportInput
@@ -25,19 +24,19 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
     """Terms and what they are in these runs; where settings differ, all of their values."""
     runs = [one.run for one in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
-        ("Data", lambda run: _options(run.config["data"], _PLAIN)),
+        ("Data", lambda run: _options(run.config.data, _PLAIN)),
         ("Clients", clients),
-        ("Model", lambda run: _options(run.config["model"])),
+        ("Model", lambda run: _options(run.config.model)),
         ("Local training", _local),
-        ("Server optimiser", lambda run: _options(run.config.get("server_optimizer") or {})),
-        ("Each client's own", lambda run: _options(run.config.get("personal") or {})),
+        ("Server optimiser", lambda run: _options(run.config.section("server_optimizer"))),
+        ("Each client's own", lambda run: _options(run.config.section("personal"))),
         ("Privacy", lambda run: privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""),
         ("Secret sums", lambda run: secret_in_words(run.final["secret"]) if "secret" in run.final else ""),
-        ("Late replies", lambda run: _options(run.config.get("late") or {})),
-        ("Robust rule", lambda run: _options(run.config.get("robust") or {})),
-        ("Attack", lambda run: _options(run.config.get("attack") or {})),
+        ("Late replies", lambda run: _options(run.config.section("late"))),
+        ("Robust rule", lambda run: _options(run.config.section("robust"))),
+        ("Attack", lambda run: _options(run.config.section("attack"))),
         ("Scenario", _scenario),
-        ("Data shift", lambda run: _options(run.config.get("shift") or {})),
+        ("Data shift", lambda run: _options(run.config.shift)),
         ("Rounds", _rounds),
     ]
     rows = [(term, _joined(text(run) for run in runs)) for term, text in lines]
@@ -50,7 +49,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
 
 def clients(run: Run) -> str:
     """How many there are and how many are selected in a round; of real sites, how many took part."""
-    cohort = run.config["run"].get("cohort")
+    cohort = run.config.cohort
     a_round = f"{cohort:,} selected a round" if isinstance(cohort, int) else ""
     if not is_deployed(run):
         return ", ".join(filter(None, [f"{len(run.assignment):,}", a_round]))
@@ -64,7 +63,7 @@ def clients(run: Run) -> str:
 
 def is_deployed(run: Run) -> bool:
     """Whether the clients were real ones."""
-    return "federation" in run.config
+    return run.config.of_federation
 
 
 def participants(run: Run) -> int:
@@ -79,7 +78,7 @@ def participants(run: Run) -> int:
 
 def _local(run: Run) -> str:
     """Local training in a line: the usual options in words, the others by name where they are not their defaults."""
-    local = run.config.get("local") or {}
+    local = run.config.local
     parts = [f"{local['epochs']} epoch{'s' if local['epochs'] != 1 else ''}"] if local.get("epochs") else []
     parts += [f"{local['steps']} steps"] if local.get("steps") else []
     parts += [f"batches of {local['batch_size']}"] if local.get("batch_size") else []
@@ -92,7 +91,7 @@ def _local(run: Run) -> str:
 
 def _scenario(run: Run) -> str:
     """Who drops out, straggles, arrives and departs, where anybody does."""
-    shares = {name: value for name, value in (run.config.get("scenario") or {}).items() if value}
+    shares = {name: value for name, value in run.config.scenario.items() if value}
     moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
     counts = (f"{name}: {n} in round {round}" for name, rounds in moves.items() for round, n in rounds.items())
     return ", ".join([*(f"{name} {_value(value)}" for name, value in shares.items()), *counts])
@@ -106,7 +105,7 @@ def _value(value: Any) -> str:
 
 
 def _rounds(run: Run) -> str:
-    done, configured = run.records[-1]["round"], run.config["run"].get("rounds")
+    done, configured = run.records[-1]["round"], run.config.rounds
     if configured in (None, done):
         return f"{done:,}"
     return f"stopped after {done:,} of {configured:,}" if is_finished(run) else f"{done:,} of {configured:,} so far"
@@ -114,7 +113,7 @@ def _rounds(run: Run) -> str:
 
 def _method(label: str, run: Run) -> str:
     """A method with its configured number of clusters."""
-    clusters = configured_clusters(run.config["method"])
+    clusters = run.config.clusters
     return label if clusters is None or "clusters" in label or "K = " in label else f"{label} (K = {clusters})"
 
 

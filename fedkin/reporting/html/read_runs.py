@@ -15,13 +15,13 @@ from jaxtyping import Int
 from fedkin.analysis.compare import comparison_folder
 from fedkin.analysis.compare.comparison import Comparison, Key
 from fedkin.analysis.repeated_runs import SEEDS, RepeatedRuns
+from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.core.storage import user_path
 from fedkin.measures.measure import Measure
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
 from fedkin.run import run_folder
-from fedkin.run.description import method_in
 from fedkin.run.fingerprint import determining_part
 from fedkin.run.results import Run
 
@@ -38,7 +38,7 @@ class ReportedRun:
     @property
     def seed(self) -> int:
         """The seed of the run."""
-        return int(self.run.config["run"].get("seed", 0))
+        return int(self.run.config.seed)
 
     @property
     def label(self) -> str:
@@ -105,7 +105,7 @@ def _read(path: Path) -> ReportInput:
     if not path.is_dir() or not run_folder.holds_run(path):
         raise CheckpointError(f"{path} holds no run, no seeds and no comparison; expected the folder of one")
     config = read_config(path, [])
-    if "seeds" in config["run"] or (path / SEEDS).is_dir():
+    if config.seeds is not None or (path / SEEDS).is_dir():
         return _read_seeds(path, config)
     run, notes = read_run(path)
     if run is None:
@@ -113,10 +113,10 @@ def _read(path: Path) -> ReportInput:
     return ReportInput("run", _with_others(run), notes, path)
 
 
-def _read_seeds(path: Path, config: dict[str, Any]) -> ReportInput:
+def _read_seeds(path: Path, config: Description) -> ReportInput:
     runs: list[ReportedRun] = []
     notes: list[str] = []
-    first, seeds = config["run"].get("seed", 0), config["run"].get("seeds")
+    first, seeds = config.seed, config.seeds
     if isinstance(seeds, int) and isinstance(first, int):
         names = [str(seed) for seed in range(first, first + seeds)]
     else:
@@ -182,13 +182,13 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
     return _CellRun(run, False, remarks or [problem or f"{cell.path} has fewer rounds than configured, or is damaged."])
 
 
-def _expected_config(cell: comparison_folder.Cell) -> dict[str, Any]:
-    """The configuration of a cell's run as its file has it; empty where it is no longer accepted."""
+def _expected_config(cell: comparison_folder.Cell) -> Description | None:
+    """The configuration of a cell's run as its file has it; None where it is no longer accepted."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
-        return {}
-    return json.loads(json.dumps({**description, "run": {**description["run"], "seed": cell.seed}}))
+        return None
+    return Description(json.loads(json.dumps(description.with_run(seed=cell.seed).sections)))
 
 
 def _of_comparison(
@@ -215,4 +215,6 @@ def _of_comparison(
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
     """A run and those beside it."""
-    return tuple(ReportedRun("", method_title(method_in(one.config)), one) for one in (run, *run.against.values()))
+    return tuple(
+        ReportedRun("", method_title(one.config.method_with_options), one) for one in (run, *run.against.values())
+    )

@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from fedkin.config import registry
+from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
@@ -41,7 +42,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     records = _intact_records(path, remarks)
     if not records:
         return None, [f"{path} has no round that can be shown.", *remarks]
-    registry.define_states(config["method"]["name"])
+    registry.define_states(config.method_name)
     migrations = [one for one in _read_migrations(path, remarks) if one["round"] <= records[-1]["round"]]
     newest = _checkpoint(path)
     remarks += _changed(path, newest[0]) if newest else ()
@@ -55,7 +56,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     summary = _summary(path, remarks) if newest and newest[0].round == last else {}
     finished = summary.get("rounds") == last
     if not finished:
-        rounds = config["run"].get("rounds")
+        rounds = config.rounds
         of = f" of {rounds}" if rounds else ""
         remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
     state = newest[0].state if newest and finished else _last_known_state(migrations, newest, records)
@@ -64,18 +65,18 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
         if run_folder.holds_run(inner):
             other, notes = read_run(inner)
             remarks += notes
-            others |= {other.config["method"]["name"]: other} if other else {}
+            others |= {other.config.method_name: other} if other else {}
     clients, fingerprint = _clients(path, remarks if finished else []), newest[1] if newest else ""
     run = Run(config, records, state, clients, _seconds(path), others, path, fingerprint, migrations=migrations)
     if newest and finished:
-        run = dataclasses.replace(run, best=newest[0].best, final=final_entries(summary, config))
+        run = dataclasses.replace(run, best=newest[0].best, final=final_entries(summary, config.measures))
     return run, remarks
 
 
 def is_finished(run: Run) -> bool:
     """Whether a run has all its rounds, or has stopped early; where rounds were scored on validation samples, also its
     test results."""
-    rounds, final = run.config["run"].get("rounds"), run.final
+    rounds, final = run.config.rounds, run.final
     ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
     return ended and (run.scored_split == "test" or "final_accuracy" in final)
 
@@ -117,22 +118,22 @@ def replayed(
     return rows if fits else []
 
 
-def read_config(path: Path, remarks: list[str]) -> dict[str, Any]:
+def read_config(path: Path, remarks: list[str]) -> Description:
     """The configuration, with blanks for entries that this run lacks."""
-    config: dict[str, Any] = {}
+    config = Description({})
     try:
         config = run_folder.read_config(path)
     except CheckpointError as error:
         remarks.append(f"{error}.")
     filled: dict[str, dict[str, Any]] = {}
     for name, blank in _UNKNOWN.items():
-        section = config.get(name)
+        section = config.section(name)
         filled[name] = {**blank, **(section if isinstance(section, dict) else {})}
     for name in ("method", "data", "model"):
         filled[name]["name"] = str(filled[name]["name"])
     if not isinstance(filled["run"]["seed"], int):
         filled["run"]["seed"] = 0
-    return {**config, **filled}
+    return config.with_sections(filled)
 
 
 def _intact_records(path: Path, remarks: list[str]) -> list[Record]:

@@ -221,7 +221,7 @@ def _away(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:
-    return runs[0].config["method"]["name"] == BASELINE
+    return runs[0].config.method_name == BASELINE
 
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
@@ -242,7 +242,7 @@ def _present(values: Float[np.ndarray, "S"]) -> list[float]:
 
 
 def _seed(run: Run) -> int:
-    return int(run.config["run"].get("seed", 0))
+    return int(run.config.seed)
 
 
 def _records(run: Run, last: int | None) -> list[dict[str, Any]]:

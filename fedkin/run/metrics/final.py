@@ -16,7 +16,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import HONEST, measures_in
+from fedkin.measures.table import HONEST
 from fedkin.methods.policies import cluster_by_loss
 from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
@@ -51,14 +51,14 @@ class BestRound:
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
-def final_entries(summary: Mapping[str, Any], description: Mapping[str, Any]) -> Record:
+def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
     """The entries of a summary that no round's record has, or that may differ from those of the last one.
 
     Args:
         summary: of a run.
-        description: of the run, which says what measures it has.
+        measures: that stand in every table of the run.
     """
-    names = (*FINAL, *(measure.name for measure in measures_in(description)))
+    names = (*FINAL, *(measure.name for measure in measures))
     return {name: summary[name] for name in names if name in summary}
 
 

@@ -49,7 +49,7 @@ def node_from_config(config: ClientConfig) -> Node:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
         data = _site_data(config)
     with error_context("model"):
-        model = registry.make(registry.models(), config.model, config.data_description())
+        model = config.model.make(config.data_description())
     return build_node(model, data, config.site, config.shared_digest)
 
 
@@ -90,7 +90,7 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 def _site_data(config: ClientConfig) -> FederatedData:
     """The site's own data, which must be of the samples that [samples] describes; its classes have their names."""
-    values, labels = config.data, config.samples.labels
+    values, labels = config.data_values, config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
     data, expected = registry.make(registry.datasets(), values), config.data_description()

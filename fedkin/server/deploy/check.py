@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.config import registry
 from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
@@ -156,11 +155,11 @@ def checked_model(config: ServerConfig) -> ModelSpec:
     """
     described: Any = config.data_description()
     with error_context("model"):
-        spec = check_samples(registry.make(registry.models(), config.model, described), described)
-    for entry in (config.method, *config.against):
-        place = "method" if entry is config.method else f"run.against: {entry['name']}"
-        method = registry.make(registry.methods(), entry)
-        check_plan(config.plan, method, config.federation.capacity, place)
+        spec = check_samples(config.model.make(described), described)
+    for entry in config.methods:
+        place = "method" if entry is config.method else f"run.against: {entry.name}"
+        method = entry.made
+        check_plan(config.run, method, config.federation.capacity, place)
         check_model(method, spec, place)
     return spec
 
@@ -217,21 +216,21 @@ def _progress(config: ServerConfig) -> str:
     description, out, progress = config.description(), Path(config.federation.folder), []
     spec = checked_model(config)
     layout = make_handshake("", "", spec, (), 0).layout
-    folders = [(config.method, out), *((entry, against_folder(out, entry["name"])) for entry in config.against)]
+    folders = [(config.method, out), *((entry, against_folder(out, entry.name)) for entry in config.against)]
     for entry, run_folder in folders:
         if not holds_run(run_folder):
             continue
-        method_description = {**description, "method": entry}
+        method_description = description.with_sections({"method": entry.values})
         Folder.reopen(run_folder, method_description)
         run_fingerprint = fingerprint(method_description, layout)
         state = checkpoint.load(run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters)
-        progress.append(f"{entry['name']} {f'goes on after round {state.round}' if state else 'has no round yet'}")
+        progress.append(f"{entry.name} {f'goes on after round {state.round}' if state else 'has no round yet'}")
     return ", ".join(progress) or "none: it starts from the beginning"
 
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     """Whether as many clients are waited for as the clustering may need."""
-    method, clients = registry.make(registry.methods(), config.method), config.federation.wait_for
+    method, clients = config.method.made, config.federation.wait_for
     needs = requirements_of(method)
     if needs.clients <= clients:
         return []
@@ -265,7 +264,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 def _model(config: ClientConfig) -> ModelSpec:
     described: Any = config.data_description()
-    return check_samples(registry.make(registry.models(), config.model, described), described)
+    return check_samples(config.model.make(described), described)
 
 
 def _data(config: ClientConfig) -> str:
@@ -287,7 +286,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     pairs = {
         "client.federation": (config.site.federation, theirs.federation.name),
         "samples": (mine, other),
-        "model": (config.model, theirs.model),
+        "model": (config.model.values, theirs.model.values),
     }
     for key, (site, expected) in pairs.items():
         if site != expected:

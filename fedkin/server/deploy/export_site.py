@@ -38,9 +38,9 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     """
     site, samples = config.site, replace(config.data_description(), feature_names=_feature_names(config))
     with error_context("model"):
-        model = wrap_module(registry.make(registry.models(), config.model, samples))
+        model = wrap_module(config.model.make(samples))
     run, arrays = _newest(Path(site.folder), site.name)
-    labels = config.data.get("label_names") or config.samples.labels
+    labels = config.data_values.get("label_names") or config.samples.labels
     entries = []
     for name in ("cluster", "personal"):
         if name not in arrays:
@@ -52,8 +52,11 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
             )
         predictor = Predictor(name, model, arrays[name][None], samples, labels)
         entries.append(ModelEntry(predictor, [site.name] if name == "cluster" else []))
-    columns = {"label": config.data.get("label") or "y", "client": config.data.get("client") or "client_id"}
-    facts = {"method": None, "data": site.name, "columns": columns, "model": config.model, "run": run}
+    columns = {
+        "label": config.data_values.get("label") or "y",
+        "client": config.data_values.get("client") or "client_id",
+    }
+    facts = {"method": None, "data": site.name, "columns": columns, "model": config.model.values, "run": run}
     facts |= {} if config.samples.words is None else {"words": config.samples.words}
     return write(entries, facts, path, format)
 
@@ -61,7 +64,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
     """The site's columns of features in the order of training; None of what is no table, and where no file is here to
     say."""
-    data = config.data
+    data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)
     if data.get("name") != "file" or Path(data["path"]).suffix == ".npz":

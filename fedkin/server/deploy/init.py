@@ -236,9 +236,9 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
             "their samples: samples.shape=[30] samples.classes=2"
         )
     values = {**data, "path": str(site.absolute() / str(data["path"]))} if "path" in data else data
-    values = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
+    entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
     with error_context("data"):
-        loaded = registry.make_site_data(values)
+        loaded = registry.make_site_data(entry)
     more = {} if loaded.vocabulary is None else {"words": len(loaded.vocabulary)}
     for key, names in (("labels", loaded.label_names), ("features", loaded.feature_names)):
         more |= {} if names is None else {key: list(names)}
@@ -256,7 +256,7 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
                 path.write_text(tomli_w.dumps(content))
             checked_model(load_server(Path(place) / files.SERVER))
             configs = [load_client(Path(place) / name / files.CLIENT) for name in sites]
-            if configs and _is_available(configs[-1].data):
+            if configs and _is_available(configs[-1].data_values):
                 node_from_config(configs[-1])
         except FedkinError as error:  # the path in the message is of the temporary folder
             raise type(error)(str(error).replace(f"{place}/", f"{folder}/")) from error

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.config import own_measures, own_methods, registry
-from fedkin.config.option_registry import make_options
+from fedkin.config import own_methods
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig
@@ -24,9 +23,8 @@ from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.options.base import Option
-from fedkin.options.with_options import by_section
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
-from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld
+from fedkin.run.lifecycle import ClientFacts, Digests, Experiment, Methods, OpenWorld, named_methods
 from fedkin.run.partial_rounds import scored_text
 from fedkin.run.parts import Parts
 from fedkin.run.results import Run
@@ -83,18 +81,17 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
     trackers = make_trackers(config.federation.track, folder)
     worlds = RemoteWorlds(config, request_round)
     state.follow(worlds.membership)
-    entries = (config.method, *config.against)
-    selected = [(entry, registry.make(registry.methods(), entry)) for entry in entries]
+    selected = named_methods(config.methods)
     resume = holds_run(folder)
     experiment = Experiment(
         worlds=worlds,
-        plan=config.plan,
+        plan=config.run,
         description=config.description(),
         on_round=log_round,
         resume=resume,
         trackers=trackers,
-        options=by_section(make_options(config.options)),
-        measures=own_measures.made(config.run.measures),
+        options=config.options,
+        measures=config.measures,
     )
     return experiment.run(selected, folder)
 
@@ -161,14 +158,15 @@ class RemoteWorlds:
         self.config, self.clients = config, config.federation.capacity
         data = config.data_description()
         with error_context("model"):
-            self.model = registry.make(registry.models(), config.model, data)
+            self.model = config.model.make(data)
             self.spec = check_samples(self.model, data)
         start, shape = self.model.initial(HANDSHAKE_SEED), data.x.shape[1:]
         name = config.federation.name
         own = make_handshake(name, __version__, self.spec, shape, data.classes, config.shared_digest)
         own = replace(own, start=model_digest(start))
         file = RegistryFile(Path(config.federation.folder))
-        signed = bool(config.options.get("secret", {}).get("signed"))
+        secret = config.option_entries.get("secret")
+        signed = secret is not None and bool(secret.values.get("signed"))
         self.membership = Membership(request_round, own, data.classes, file.save, signed)
         if (registered := file.load()) is not None:
             self.membership.registry.recall(registered)

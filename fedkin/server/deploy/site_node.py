@@ -77,7 +77,7 @@ def run_site(folder: Path) -> None:
 def needs_supernode(config: ClientConfig) -> bool:
     """Whether a site runs Flower's own SuperNode: without a worker, or with a PyTorch module, which may be in the app
     that the server sends."""
-    return config.site.worker == "none" or "torch" in config.model
+    return config.site.worker == "none" or "torch" in config.model.values
 
 
 def _become_supernode(secure: bool) -> None:

@@ -173,10 +173,10 @@ def is_finished(folder: Path) -> bool:
     """Whether the run of a server's folder, and those beside it, have their results for all rounds configured."""
     config = load_server(folder / files.SERVER)
     out = Path(config.federation.folder)
-    runs = [out, *(against_folder(out, entry["name"]) for entry in config.against)]
+    runs = [out, *(against_folder(out, entry.name) for entry in config.against)]
     if not all((run / SUMMARY).exists() for run in runs):
         return False
-    return all(read_config(run).get("run", {}).get("rounds") == config.run.rounds for run in runs)
+    return all(read_config(run).rounds == config.run.rounds for run in runs)
 
 
 def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
@@ -228,8 +228,8 @@ def _run(selection: Selection, processes: dict[Part, list[Process]], state: Fede
     except FedkinError as error:
         return PartStatus(RUN, DOWN, [], "", str(error))
     out, rounds = Path(config.federation.folder), config.run.rounds
-    entries = [(config.method, out), *((entry, against_folder(out, entry["name"])) for entry in config.against)]
-    detail = ", ".join(f"{entry['name']} {_progress(run, rounds)}" for entry, run in entries)
+    entries = [(config.method, out), *((entry, against_folder(out, entry.name)) for entry in config.against)]
+    detail = ", ".join(f"{entry.name} {_progress(run, rounds)}" for entry, run in entries)
     waiting = f"{state.waiting}; " if own and state.waiting else ""
     numbers = [process.number for process in own]
     return PartStatus(RUN, UP if own else DOWN, numbers, f"{waiting}{detail}; in {out}", state.end)

@@ -54,7 +54,7 @@ class LoadedNode:
         if self._node is None or self._state != self._present():
             self._node = None
             config = load_client(self.config)
-            path = config.data.get("path")
+            path = config.data_values.get("path")
             self._data = Path(path) if isinstance(path, str) else None
             self._state = self._present()
             self._node = node_from_config(config)

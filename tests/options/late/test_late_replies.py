@@ -113,7 +113,9 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
     """IFCA, whose clients choose: the cluster of one whose replies always come late is not known."""
     data, late = fk.data.digits(clients=12), LateReplies(share=0.9, same=True, max_age=30)
     method = fk.IFCA(clusters=2, weighting="examples")
-    run = fk.simulate(method, data, fk.models.mclr(data), rounds=6, cohort=12, options=[late], progress=False)
+    run = fk.simulate(
+        method, data, fk.models.mclr(data), rounds=6, cohort=12, options=[late], callbacks=fk.Progress(False)
+    )
     assert (run.assignment < 0).any()  # who has never been in time
     assert run.records[-1]["late_used"] > 12
 
@@ -181,5 +183,11 @@ def test_methods_and_options_that_it_does_not_go_with() -> None:
     data = fk.data.digits(clients=10)
     with pytest.raises(MethodError, match=r"FedSim averages single updates by itself"):
         fk.simulate(
-            fk.FedSim(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=4, options=[late], progress=False
+            fk.FedSim(clusters=2),
+            data,
+            fk.models.mclr(data),
+            rounds=2,
+            cohort=4,
+            options=[late],
+            callbacks=fk.Progress(False),
         )

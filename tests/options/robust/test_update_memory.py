@@ -33,7 +33,9 @@ def data() -> FederatedData:
 def go(data: FederatedData, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1), "seed": 1}
     method = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1)
-    return fk.simulate(method, data, fk.models.mclr(data), progress=False, **with_option_list(settings | options))
+    return fk.simulate(
+        method, data, fk.models.mclr(data), callbacks=fk.Progress(False), **with_option_list(settings | options)
+    )
 
 
 def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None:
@@ -89,7 +91,7 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
     rule = fk.RobustAggregation("majority+geometric_median", 0.45, least=2, memory=10)
     work = fk.SGD(epochs=5, batch_size=10, lr=0.1)
     options: dict[str, Any] = {"rounds": 4, "cohort": 37, "local": work, "attack": attack, "robust": rule}
-    run = fk.simulate(method, data, fk.models.mclr(data), progress=False, **with_option_list(options))
+    run = fk.simulate(method, data, fk.models.mclr(data), callbacks=fk.Progress(False), **with_option_list(options))
     summary, few = run.summary(), np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
     honest = [w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]]

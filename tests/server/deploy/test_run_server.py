@@ -15,6 +15,7 @@ import pytest
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.export import load as load_export
 from fedkin.methods.fedavg import FedAvg
@@ -197,7 +198,7 @@ def test_an_option_of_ones_own_is_that_of_the_simulator(lab: Lab, monkeypatch: p
         cohort=CLIENTS,
         local=LocalTraining(epochs=2, batch_size=5, lr=0.1),
         options=[option],
-        progress=False,
+        callbacks=Progress(False),
     )
     np.testing.assert_allclose(run.models, near.models, rtol=1e-4, atol=1e-6)
 

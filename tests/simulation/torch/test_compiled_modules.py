@@ -170,7 +170,7 @@ def test_whole_runs_and_their_models() -> None:
             lambda: nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10)), engine=engine
         )
         work = fk.SGD(epochs=1, batch_size=10, lr=0.1)
-        runs.append(fk.simulate(fk.FedAvg(), data, model, rounds=2, cohort=6, local=work, progress=False))
+        runs.append(fk.simulate(fk.FedAvg(), data, model, rounds=2, cohort=6, local=work, callbacks=fk.Progress(False)))
     theirs, ours = runs
     np.testing.assert_allclose(ours.models, theirs.models, atol=1e-5)
     assert ours.summary()["final_accuracy"] == pytest.approx(theirs.summary()["final_accuracy"], abs=2e-3)

@@ -1,0 +1,68 @@
+"""What is told of every round of a run: functions, trackers, and whether a display is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.progress import Progress
+from fedkin.core.records import Record
+from fedkin.run.stopping import STOP
+from fedkin.tracking.registry import TRACKERS, make_trackers
+from fedkin.tracking.tracker import Tracker
+
+OnRound = Callable[[Record], Any]
+Callback = str | Tracker | OnRound | Progress
+
+
+class Callbacks(NamedTuple):
+    """The callbacks of a run by their kind."""
+
+    trackers: list[Tracker]
+    on_round: OnRound | None
+    progress: bool | None  # whether a display is shown; None: on a terminal and in a notebook
+
+
+def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Callbacks:
+    """Sort callbacks by their kind.
+
+    Args:
+        callbacks: as a user wrote them.
+        folder: that keeps the run.
+
+    Raises:
+        ConfigError: what is no callback; otherwise as ``make_trackers``.
+        MissingExtra: the library of a tracker is not installed.
+    """
+    single = isinstance(callbacks, str) or not isinstance(callbacks, Sequence)
+    entries: Sequence[Any] = [callbacks] if single else callbacks  # type: ignore[assignment]
+    tracked: list[Any] = []
+    functions: list[OnRound] = []
+    progress: bool | None = None
+    for entry in entries:
+        if isinstance(entry, Progress):
+            progress = entry.show
+        elif isinstance(entry, (str, type, Tracker)):
+            tracked.append(entry)
+        elif callable(entry):
+            functions.append(entry)
+        else:
+            raise ConfigError(
+                "callbacks are functions of a round's record, trackers, or names of trackers "
+                f"({', '.join(TRACKERS)}); got {entry!r}"
+            )
+    return Callbacks(make_trackers(tracked, folder), _together(functions), progress)
+
+
+def _together(functions: Sequence[OnRound]) -> OnRound | None:
+    """One function that calls several; its reply ends the run where that of one of them does."""
+    if len(functions) <= 1:
+        return functions[0] if functions else None
+
+    def call_all(record: Record) -> Any:
+        replies = [function(record) for function in functions]
+        return STOP if any(isinstance(reply, str) and reply == STOP for reply in replies) else None
+
+    return call_all
