@@ -1,27 +1,52 @@
-"""Options of a run by the names of their sections, as tests vary them, and a method with options without a run."""
+"""Arguments of a run by the names of a configuration, as tests vary them, and a method with options without a run."""
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
-from fedkin.config.plan import Plan
+from fedkin.config.plan import Cohort, Compute, Plan, Scoring
 from fedkin.core.method import Method
+from fedkin.core.progress import Progress
 from fedkin.core.world import World
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option, RunFacts
 from fedkin.options.with_options import ActiveOptions, WithOptions, by_section, check_options
 
 
-def with_option_list(settings: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of ``simulate``, with those that have the name of an option's section in one list.
+def simulate_arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of ``simulate``, of settings as a configuration names them.
 
     Args:
-        settings: arguments, and options by section; None: without that option.
+        settings: arguments of ``simulate``; settings of [run]; and options by section, None for none.
     """
-    named = {name: value for name, value in settings.items() if name in SECTIONS}
-    others = {name: value for name, value in settings.items() if name not in SECTIONS}
-    options = [option for option in named.values() if option is not None]
-    return {**others, "options": [*others.get("options", ()), *options]}
+    scoring = _taken(settings, Scoring)
+    compute = _taken(settings, Compute)
+    options = [settings[name] for name in SECTIONS if settings.get(name) is not None]
+    callbacks = [*settings.get("track", ())]
+    if settings.get("on_round") is not None:
+        callbacks.append(settings["on_round"])
+    if settings.get("progress") is not None:
+        callbacks.append(Progress(settings["progress"]))
+    grouped = {*SECTIONS, *scoring, *compute, "selection", "on_round", "track", "progress"}
+    arguments = {name: value for name, value in settings.items() if name not in grouped}
+    if scoring:
+        arguments["scoring"] = replace(settings.get("scoring", Scoring()), **scoring)
+    if compute:
+        arguments["compute"] = Compute(**compute)
+    if "selection" in settings:
+        arguments["cohort"] = Cohort(settings["cohort"], selection=settings["selection"])
+    if callbacks:
+        given = settings.get("callbacks", ())
+        arguments["callbacks"] = [*(given if isinstance(given, list) else [given] if given else []), *callbacks]
+    if options:
+        arguments["options"] = [*settings.get("options", ()), *options]
+    return arguments
+
+
+def _taken(settings: dict[str, Any], kind: type[Scoring] | type[Compute]) -> dict[str, Any]:
+    """Those settings that are fields of a value."""
+    return {field.name: settings[field.name] for field in fields(kind) if field.name in settings}
 
 
 def facts(method: Method, *options: Option, world: World) -> RunFacts:

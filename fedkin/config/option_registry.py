@@ -89,7 +89,9 @@ def make_option(section: str, values: Values) -> Option:
 
 
 def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:
-    """The options of a configuration by section, made, in the order of ``by_section``. What one refuses is refused (ConfigError) with its place.
+    """The options of a configuration by section, made, in the order of ``by_section``.
+
+    What one refuses is refused (ConfigError) with its place.
 
     Args:
         sections: of the configuration.

@@ -30,7 +30,9 @@ from tests.analysis.written_seeds import by_hand, with_options
 
 def from_python(data: FederatedData, *against: Any, **options: Any) -> Callable[[int], Run]:
     chosen: dict[str, Any] = {"rounds": 2, "cohort": 4, "local": fk.SGD(epochs=1, batch_size=5, lr=0.5)} | options
-    return lambda seed: fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), against=against, seed=seed, **chosen)
+    return lambda seed: fk.simulate(
+        fk.FedGroup(clusters=2), data, mclr(data), against=against, seed=seed, **simulate_arguments(chosen)
+    )
 
 
 def test_an_experiment_is_repeated_from_python(tiny: FederatedData, tmp_path: Path) -> None:
@@ -49,6 +51,7 @@ def test_an_experiment_is_repeated_from_python(tiny: FederatedData, tmp_path: Pa
 
 UNTYPED = """
 import fedkin as fk
+from tests.option_lists import simulate_arguments
 for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
     try:
         fk.repeat(lambda seed: print("ran", seed), seeds)

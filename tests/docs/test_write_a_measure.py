@@ -10,6 +10,7 @@ import pytest
 import fedkin as fk
 from tests.docs import measure_table
 from tests.docs.code_blocks import blocks, language_of, read
+from tests.option_lists import simulate_arguments
 
 
 def test_the_table_is_that_of_the_list() -> None:
@@ -33,7 +34,7 @@ def test_the_errors_are_those_that_are_shown(tmp_path: Path) -> None:
     def said(name: str, of: Any) -> str:
         options: dict[str, Any] = {"rounds": 3, "cohort": 2, "measures": [fk.Measure(name, of=of)]}
         with pytest.raises(fk.ConfigError) as refused:
-            fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **options)
+            fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(options))
         return str(refused.value)
 
     errors = next(block.parsed for block in blocks(read(measure_table.PAGE)) if language_of(block) == "text")

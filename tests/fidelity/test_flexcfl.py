@@ -25,6 +25,7 @@ from fedkin.scenarios.swaps import SwapAll
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.similarities import Similarities
+from tests.option_lists import simulate_arguments
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(0, 0, "init")
@@ -171,7 +172,11 @@ def counted(method: Method, **options: Any) -> tuple[float, float, list[dict[str
     data = federation()
     model = mclr(data)
     settings: dict[str, Any] = {"rounds": T, "cohort": K, "selection": "round_robin", "evaluate_every": T} | options
-    last = (records := fk.simulate(method, data, model, local=fk.SGD(epochs=1, lr=0.1), **settings).records)[-1]
+    last = (
+        records := fk.simulate(
+            method, data, model, local=fk.SGD(epochs=1, lr=0.1), **simulate_arguments(settings)
+        ).records
+    )[-1]
     size = 4 * model.spec.parameters
     between = sum(last["bytes_by_operation"].get("servers.sharing", [0, 0])) / size
     return (last["bytes_down"] + last["bytes_up"]) / size, between, records

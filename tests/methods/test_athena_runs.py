@@ -30,6 +30,7 @@ from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, groups, started, world
 from tests.methods.test_conformance import assert_same
+from tests.option_lists import simulate_arguments
 from tests.simulation import numpy_detectors
 from tests.simulation.numpy_detectors import linear
 from tests.simulation.small_federation import samples
@@ -234,7 +235,9 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
         settings = {"cohort": 7, "local": SGD, "checkpoint_every": 1, "scenario": Population(arrivals={3: 2})}
-        return fk.simulate(method, data, linear(), **settings, rounds=rounds, out=out, resume=resume)
+        return fk.simulate(
+            method, data, linear(), rounds=rounds, out=out, resume=resume, **simulate_arguments(settings)
+        )
 
     whole = go(5)
     go(3, tmp_path / "run")

@@ -19,6 +19,7 @@ from fedkin.methods.feddrift import FedDrift
 from fedkin.models import mclr
 from fedkin.scenarios.steps import Steps
 from fedkin.simulation.engine import SimulatedWorld
+from tests.option_lists import simulate_arguments
 
 CHANGES = ("0000", "0100", "0110", "0110")
 WORK = LocalTraining(epochs=3, batch_size=20, lr=0.5)
@@ -38,7 +39,7 @@ def stream() -> FederatedData:
 def run(method: Any, rounds: int = 12, history: bool = True, **options: Any) -> Any:
     data = stream()
     settings = {"rounds": rounds, "cohort": 4, "local": WORK, "shift": Steps(4, history=history), "progress": False}
-    return fk.simulate(method, data, mclr(data), **{**settings, **options})
+    return fk.simulate(method, data, mclr(data), **simulate_arguments({**settings, **options}))
 
 
 def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:

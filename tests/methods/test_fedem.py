@@ -24,6 +24,7 @@ from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
+from tests.option_lists import simulate_arguments
 
 Oracle = Callable[[str], Any]
 STREAM = Stream(3, 1, "method")
@@ -162,15 +163,23 @@ def test_it_finds_the_components_and_what_each_client_has_of_them() -> None:
 def test_resume_is_exact(tmp_path: Path) -> None:
     data = small()
     options: dict[str, Any] = {"rounds": 4, "cohort": 12, "local": fk.SGD(epochs=1, lr=0.5), "checkpoint_every": 1}
-    whole = fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "whole", **options)
+    whole = fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "whole", **simulate_arguments(options))
 
     def stop(record: dict[str, Any]) -> None:
         if record["round"] == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", callbacks=stop, **options)
-    resumed = fk.simulate(FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", resume=True, **options)
+        fk.simulate(
+            FedEM(2),
+            data,
+            fk.models.mclr(data),
+            out=tmp_path / "cut",
+            **simulate_arguments({"callbacks": stop} | options),
+        )
+    resumed = fk.simulate(
+        FedEM(2), data, fk.models.mclr(data), out=tmp_path / "cut", resume=True, **simulate_arguments(options)
+    )
     for name in ("models", "assignment", "membership", "samples"):
         np.testing.assert_array_equal(getattr(resumed.state, name), getattr(whole.state, name))
 

@@ -22,6 +22,7 @@ from fedkin.methods.fedper import FedPer, FedPerState, FedRep
 from fedkin.models import mclr, mlp
 from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.fake_world import FakeWorld, _Quadratic
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 HEAD = slice(1, 3)
@@ -142,7 +143,9 @@ def test_heads_help_clients_with_opposite_labels() -> None:
     rows = np.arange(len(x)).reshape(12, 60)
     data = FederatedData("opposite", x, y, 2, Ragged.of(list(rows[:, :40])), Ragged.of(list(rows[:, 40:])))
     options: dict[str, Any] = {"rounds": 15, "cohort": 12, "local": fk.SGD(epochs=2, lr=0.1)}
-    own, one = (fk.simulate(method, data, mlp(data, 8), **options) for method in (FedPer(), FedAvg()))
+    own, one = (
+        fk.simulate(method, data, mlp(data, 8), **simulate_arguments(options)) for method in (FedPer(), FedAvg())
+    )
     accuracy, plain = (run.history["accuracy"].iloc[-1] for run in (own, one))
     assert accuracy > 0.85 and plain < 0.7
     assert own.history["train_loss"].iloc[-1] < own.history["train_loss"].iloc[1]
@@ -161,10 +164,14 @@ def test_a_run_that_is_resumed_is_the_same(tmp_path: Path) -> None:
 
     data = federation()
     options: dict[str, Any] = {"rounds": 5, "cohort": 4, "local": fk.SGD(lr=0.1), "checkpoint_every": 1}
-    whole = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "whole", **options)
+    whole = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "whole", **simulate_arguments(options))
     with pytest.raises(Stop):
-        fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "cut", callbacks=stop, **options)
-    resumed = fk.simulate(FedPer(), data, mlp(data, 8), out=tmp_path / "cut", resume=True, **options)
+        fk.simulate(
+            FedPer(), data, mlp(data, 8), out=tmp_path / "cut", **simulate_arguments({"callbacks": stop} | options)
+        )
+    resumed = fk.simulate(
+        FedPer(), data, mlp(data, 8), out=tmp_path / "cut", resume=True, **simulate_arguments(options)
+    )
     assert resumed.models.tobytes() == whole.models.tobytes()
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
 

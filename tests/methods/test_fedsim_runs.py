@@ -32,6 +32,7 @@ from fedkin.simulation.trainer import Trainer
 from fedkin.tasks.train import train
 from tests.methods.fedsim_clients import same, world
 from tests.methods.test_conformance import arrays
+from tests.option_lists import simulate_arguments
 from tests.simulation import numpy_reference
 from tests.simulation.small_federation import federation, samples
 
@@ -146,7 +147,7 @@ def test_a_state_goes_on_bit_for_bit(make: Callable[[], Any], method: FedSim) ->
 
 def go(method: Any, **options: Any) -> Any:
     settings: dict[str, Any] = {"rounds": 5, "cohort": 5, "local": LOCAL["sgd"], "seed": 1, "checkpoint_every": 2}
-    return fk.simulate(method, DATA, mclr(DATA), **(settings | options))
+    return fk.simulate(method, DATA, mclr(DATA), **simulate_arguments(settings | options))
 
 
 def groups_of(run: Any) -> np.ndarray:
@@ -244,12 +245,12 @@ def test_more_clusters_than_a_cohort() -> None:
     words = r"cohort of at least 5 clients \(clusters = 5\).* is 4: set run\.cohort=5 or (method\.)?clusters=4"
     settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL["sgd"]}
     with pytest.raises(ConfigError, match=words):
-        fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **settings)
+        fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **simulate_arguments(settings))
     with pytest.raises(ConfigError, match=words):
-        fk.simulate(FedAvg(), DATA, mclr(DATA), against=[FedSim(clusters=5)], **settings)
+        fk.simulate(FedAvg(), DATA, mclr(DATA), against=[FedSim(clusters=5)], **simulate_arguments(settings))
     with pytest.raises(ConfigError, match=r"at least 8 clients \(clusters = 8\), and there are 7"):
-        fk.simulate(FedSim(clusters=8), DATA, mclr(DATA), **settings)
-    run = fk.simulate(FedSim(clusters=4), DATA, mclr(DATA), **settings)
+        fk.simulate(FedSim(clusters=8), DATA, mclr(DATA), **simulate_arguments(settings))
+    run = fk.simulate(FedSim(clusters=4), DATA, mclr(DATA), **simulate_arguments(settings))
     groups = groups_of(run)
     assert sorted(groups[groups >= 0]) == [0, 1, 2, 3]
 

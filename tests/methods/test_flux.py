@@ -23,6 +23,7 @@ from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.models import mclr, mlp
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.score_moments import ScoreMoments
+from tests.option_lists import simulate_arguments
 
 LOCAL = fk.SGD(epochs=2, batch_size=10, lr=0.1)
 GAP = FLUX(latest=1, eps="gap", noise="nearest")
@@ -171,5 +172,5 @@ def test_methods_that_read_labels_refuse_by_name(data: FederatedData) -> None:
 
 def test_a_server_optimiser_leaves_newcomers_unlabelled(data: FederatedData) -> None:
     options: dict[str, Any] = {"rounds": 3, "cohort": 6, "local": LOCAL, "options": [fk.FedAvgM()]}
-    run = fk.simulate(GAP, data, mlp(data, 64), **options)
+    run = fk.simulate(GAP, data, mlp(data, 64), **simulate_arguments(options))
     assert run.place(data.x[data.train[3]], resamples=1).cluster == run.assignment[3]

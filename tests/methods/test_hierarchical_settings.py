@@ -27,6 +27,7 @@ from fedkin.tasks.evaluate import evaluate
 from tests.methods.last_layer_clients import CLIENTS, ROUND, clustered_data, simulated, started
 from tests.methods.test_conformance import assert_same
 from tests.methods.test_hierarchical_runs import KMEANS, SGD
+from tests.option_lists import simulate_arguments
 
 # --- narrow heads
 
@@ -134,7 +135,7 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
         scenario, settings = Population(arrivals={3: 2}), {"cohort": 7, "local": SGD, "checkpoint_every": 1}
         more = {"rounds": rounds, "scenario": scenario, "out": out, "resume": resume}
-        return fk.simulate(method, data, mclr(data), **settings, **more)
+        return fk.simulate(method, data, mclr(data), **simulate_arguments(settings | more))
 
     whole = go(5)
     go(2, tmp_path / "run")

@@ -28,6 +28,7 @@ from fedkin.options.privacy.private import ActivePrivacy
 from fedkin.options.with_options import ActiveOptions, WithOptions
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.sketches import SketchMoments, SketchSums
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 NAMES = ("moments", "sketch")  # of the first sum, and of the others
@@ -190,9 +191,11 @@ def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
     monkeypatch.setattr(PrivateClusters, "place", killed)
     for resume in (False, True):
         with pytest.raises(KeyboardInterrupt):
-            fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=resume, **plan)
+            fk.simulate(
+                PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=resume, **simulate_arguments(plan)
+            )
     with pytest.raises(ConfigError, match="another cold start would exceed"):
-        fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=True, **plan)
+        fk.simulate(PrivateClusters(clusters=2, sketch=8), data, mclr(data), resume=True, **simulate_arguments(plan))
     assert Journal(out / "privacy.jsonl").start_sums == 6
 
 
@@ -257,7 +260,12 @@ def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
     for name in ("one", "other"):
         folder = tmp_path / name
         run = fk.simulate(
-            PrivateClusters(clusters=2, sketch=8), data, mclr(data), options=[PRIVACY], out=folder, **plan
+            PrivateClusters(clusters=2, sketch=8),
+            data,
+            mclr(data),
+            options=[PRIVACY],
+            out=folder,
+            **simulate_arguments(plan),
         )
         scores.append(run.summary()["final_accuracy"])
         parts.append({path.name: path.read_bytes() for path in (folder / "release").iterdir()})
@@ -284,6 +292,8 @@ def test_a_run_of_infinite_epsilon_has_nothing_to_release(tmp_path: Path) -> Non
     data = federation()
     insisting = replace(PRIVACY, uncharged="infinite")
     plan: dict[str, Any] = {"rounds": 1, "cohort": 4, "selection": "poisson", "options": [insisting]}
-    fk.simulate(fk.FlexCFL(clusters=2, alpha=3, steps=2), data, mclr(data), out=tmp_path / "run", **plan)
+    fk.simulate(
+        fk.FlexCFL(clusters=2, alpha=3, steps=2), data, mclr(data), out=tmp_path / "run", **simulate_arguments(plan)
+    )
     assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon"] == "infinite"
     assert not (tmp_path / "run" / "release").exists()

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
+from tests.option_lists import simulate_arguments
 
 ROUNDS = 4
 
@@ -76,7 +77,7 @@ def run(method: Any, data: Any, model: Any, engine: str | None = None, harm: Any
             harm()
 
     options: dict[str, Any] = {"engine": engine, "sum_by_actor": sums, "on_round": on_round}
-    return fk.simulate(method, data, model, rounds=ROUNDS, cohort=10, **options)
+    return fk.simulate(method, data, model, rounds=ROUNDS, cohort=10, **simulate_arguments(options))
 
 
 def same(one: Any, other: Any) -> bool:

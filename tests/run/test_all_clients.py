@@ -23,6 +23,7 @@ from fedkin.run.metrics import final
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.losses import Losses
+from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy, fake_world
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of, remote
@@ -103,14 +104,14 @@ def test_the_run_stays_as_it_is(tiny: FederatedData, tmp_path: Path, scenario: A
     out of rounds do not drop out of their score."""
     options: dict[str, Any] = {"cohort": 3, "local": fk.SGD(lr=0.5), "scenario": scenario, "checkpoint_every": 1}
     method = FlexCFL(clusters=2, alpha=2, migration="label_blind")
-    whole = fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "whole", **options)
-    short = fk.simulate(method, tiny, mclr(tiny), rounds=1, out=tmp_path / "run", **options)
+    whole = fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "whole", **simulate_arguments(options))
+    short = fk.simulate(method, tiny, mclr(tiny), rounds=1, out=tmp_path / "run", **simulate_arguments(options))
     assert short.summary()["best_accuracy"] is None
     assert 0 <= short.summary()["accuracy_all_clients"] <= 1
     stored = (short.assignment != UNASSIGNED).sum()
     kept = [array for name, array in short.memory.items() if name.endswith("noted_labels.kept")]
     assert kept and all((array != 0).sum() == stored for array in kept)
-    fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "run", resume=True, **options)
+    fk.simulate(method, tiny, mclr(tiny), rounds=4, out=tmp_path / "run", resume=True, **simulate_arguments(options))
     for name in ("metrics.jsonl", "migrations.jsonl", "clients.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert fk.Run.load(tmp_path / "whole").summary() == whole.summary()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.measures.classification import classification_measures
+from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
@@ -23,7 +24,7 @@ LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
 def simulated(method: Any, data: fk.data.FederatedData, **options: Any) -> fk.Run:
     options = {"rounds": 3, "cohort": 12, "local": LOCAL} | options
-    return fk.simulate(method, data, options.pop("model", None) or fk.models.mclr(data), **options)
+    return fk.simulate(method, data, options.pop("model", None) or fk.models.mclr(data), **simulate_arguments(options))
 
 
 def test_accuracies_are_those_of_the_run(tiny: fk.data.FederatedData) -> None:

@@ -10,6 +10,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.reporting import progress
 from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
+from tests.option_lists import simulate_arguments
 
 
 def test_every_cluster_has_its_share_and_at_least_two() -> None:
@@ -82,7 +83,7 @@ def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> Non
 
 def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
-    run = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **options)  # type: ignore[arg-type]
+    run = fk.simulate(fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options))  # type: ignore[arg-type]
     last, summary = run.records[-1], run.summary()
     assert last["evaluated"] <= len(run.clients) < 7
     assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None  # one has none
@@ -90,20 +91,17 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
     assert "of a sample of clients; of all, the accuracy is between" in str(progress.table([summary]).caption)
     without = fk.simulate(
-        fk.IFCA(clusters=2),
-        tiny,
-        fk.models.mclr(tiny),
-        **options | {"evaluate_every": 0},  # type: ignore[arg-type]
+        fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options | {"evaluate_every": 0})
     )
     assert without.summary()["final_accuracy"] == summary["final_accuracy"]
-    average = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), **options).summary()  # type: ignore[arg-type]
+    average = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), **simulate_arguments(options)).summary()  # type: ignore[arg-type]
     assert average["accuracy_all_clients"] == average["final_accuracy"] and "final_interval" in average
 
 
 def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
     data = tiny.with_validation(0.2)
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **options)  # type: ignore[arg-type]
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(options))  # type: ignore[arg-type]
     assert len(run.clients) == 4 and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]
     assert run.summary()["best_accuracy"] is not None
 

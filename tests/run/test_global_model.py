@@ -23,6 +23,7 @@ from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import run
 from fedkin.run.metrics.accuracy import accuracy_record, mean_and_distances, score
 from fedkin.simulation.fake_world import FakeWorld
+from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy, fake_world
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of, remote
@@ -119,7 +120,9 @@ def test_runs_from_before_the_option_can_be_resumed_and_others_not() -> None:
 
 def go(data: FederatedData, out: Path, resume: bool = False, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 4, "local": fk.SGD(lr=0.5), "checkpoint_every": 1} | options
-    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), out=out, resume=resume, **settings)
+    return fk.simulate(
+        fk.FedGroup(clusters=2), data, mclr(data), out=out, resume=resume, **simulate_arguments(settings)
+    )
 
 
 def test_a_resumed_run_records_the_same(tiny: FederatedData, tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ from fedkin.models import mclr
 from fedkin.reporting.html.recovery import read_run
 from fedkin.run.folder_state import states_of
 from fedkin.run.results import Run
+from tests.option_lists import simulate_arguments
 
 
 def go(data: FederatedData, out: Path, **options: Any) -> Run:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 4, "local": fk.SGD(epochs=1, batch_size=5, lr=0.5)} | options
-    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), out=out, **settings)
+    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), out=out, **simulate_arguments(settings))
 
 
 @pytest.fixture(scope="module")

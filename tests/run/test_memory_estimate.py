@@ -14,6 +14,7 @@ from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.data import machine_memory
 from fedkin.run.memory_estimate import memory_parts
 from tests.methods.test_conformance import CASES, arrays, fake, make, run
+from tests.option_lists import simulate_arguments
 
 
 def test_by_hand() -> None:
@@ -65,7 +66,7 @@ def test_a_run_that_cannot_fit_is_not_begun(
     monkeypatch.setattr(machine_memory, "available_memory", lambda: 150_000)
     fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=2)
     with pytest.raises(fk.ConfigError, match=f"this takes about .* for {part}.*fewer clients"):
-        fk.simulate(method, data, model, rounds=1, cohort=2, out=tmp_path / "run", **options)
+        fk.simulate(method, data, model, rounds=1, cohort=2, out=tmp_path / "run", **simulate_arguments(options))
     assert not (tmp_path / "run").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 import fedkin as fk
 from fedkin.run.migrations import find_migrations, migrants, migrations_table, replay
 from fedkin.run.results import Run
+from tests.option_lists import simulate_arguments
 
 
 def test_changes_are_those_who_moved() -> None:
@@ -32,7 +33,9 @@ def test_a_run_knows_them_live_from_disk_and_after_a_resume(tmp_path: Path) -> N
 
     def go(out: Path | None, rounds: int, resume: bool = False) -> Run:
         settings: dict = {"cohort": 6, "shift": fk.SwapAll(probability=0.3), "checkpoint_every": 2, "resume": resume}
-        return fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=rounds, out=out, **settings)
+        return fk.simulate(
+            fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=rounds, out=out, **simulate_arguments(settings)
+        )
 
     whole = go(tmp_path / "whole", 6)
     go(tmp_path / "parts", 4)

@@ -24,13 +24,14 @@ from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
 from fedkin.run.placement import place
+from tests.option_lists import simulate_arguments
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
 
 def simulated(method: Any, data: fk.data.FederatedData, model: Any = None, **options: Any) -> fk.Run:
     options = {"rounds": 3, "cohort": 12, "local": LOCAL} | options
-    return fk.simulate(method, data, fk.models.mclr(data) if model is None else model, **options)
+    return fk.simulate(method, data, fk.models.mclr(data) if model is None else model, **simulate_arguments(options))
 
 
 class Net(nn.Module):

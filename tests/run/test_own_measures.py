@@ -32,6 +32,7 @@ from tests.server.small_federations import clustered_data, join_nodes, model_of,
 FILE = '''
 import numpy as np
 import fedkin as fk
+from tests.option_lists import simulate_arguments
 
 def gap(scored):
     return scored.accuracy.max() - scored.accuracy.min()
@@ -76,7 +77,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def simulated(**options: Any) -> fk.Run:
     data = options.pop("data", None) or clustered_data()
     settings: dict[str, Any] = {"rounds": 2, "cohort": 4, "measures": [GAP], **options}
-    return fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **settings)
+    return fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(settings))
 
 
 def text_of(renderable: Any) -> str:

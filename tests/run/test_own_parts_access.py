@@ -10,11 +10,12 @@ import pytest
 
 import fedkin as fk
 from fedkin.export.predictor import probabilities
+from tests.option_lists import simulate_arguments
 
 
 def simulated(method: Any, data: fk.data.FederatedData, model: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": 2, "cohort": 12, **options}
-    return fk.simulate(method, data, model or fk.models.mclr(data), local=fk.SGD(lr=0.3), **asked)
+    return fk.simulate(method, data, model or fk.models.mclr(data), local=fk.SGD(lr=0.3), **simulate_arguments(asked))
 
 
 @pytest.mark.parametrize("method", [fk.FedEM(clusters=2), fk.FedRC(clusters=3)])

@@ -25,13 +25,14 @@ from fedkin.methods.pens import PENS
 from fedkin.models import mclr
 from fedkin.run.loop import run
 from fedkin.run.method_checks import check_plan, plan_warnings
+from tests.option_lists import simulate_arguments
 from tests.run.toy_method import fake_world
 
 N = 8
 
 
 def go(method: Any, data: FederatedData, **options: Any) -> fk.Run:
-    return fk.simulate(method, data, mclr(data), **{"rounds": 2, "cohort": data.clients, **options})
+    return fk.simulate(method, data, mclr(data), **simulate_arguments({"rounds": 2, "cohort": data.clients, **options}))
 
 
 # --- the oracle without a truth

@@ -14,7 +14,7 @@ from fedkin.config.registry import method_title
 from fedkin.config.run import load
 from fedkin.core.errors import ConfigError
 from fedkin.models import mclr, mlp
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 DATA = federation()
@@ -23,7 +23,7 @@ GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
 
 def simulate(personal: Any, rounds: int = 5, method: Any = GROUPS, model: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, "personal": personal, **options}
-    return fk.simulate(method, DATA, model or mlp(DATA, 6), local=fk.SGD(lr=0.1), **with_option_list(asked))
+    return fk.simulate(method, DATA, model or mlp(DATA, 6), local=fk.SGD(lr=0.1), **simulate_arguments(asked))
 
 
 @pytest.mark.parametrize("personal", [fk.PersonalHead(head_epochs=1), fk.PersonalModel(strength=0.5)])

@@ -38,7 +38,7 @@ from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import Train, train
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import EVERYONE, SIZES, federation
 
 DATA = federation()
@@ -61,8 +61,8 @@ IFCA = fk.IFCA(clusters=2, weighting="examples")
 
 def simulate(privacy: ClientDP | None = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "selection": "poisson", "checkpoint_every": 2, **options}
-    asked = with_option_list({"privacy": privacy, **asked})
-    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **asked)
+    asked = simulate_arguments({"privacy": privacy, **asked})
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **simulate_arguments(asked))
 
 
 def active(
@@ -287,7 +287,7 @@ def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path)
 def test_ifca_by_examples_is_what_it_was() -> None:
     """Means are asked for in place of single updates; the bits are the same."""
     plain: dict[str, Any] = {"rounds": 3, "cohort": 5, "local": fk.SGD(lr=0.1)}
-    means = fk.simulate(IFCA, DATA, mclr(DATA), **plain)
+    means = fk.simulate(IFCA, DATA, mclr(DATA), **simulate_arguments(plain))
 
     @dataclass(frozen=True)
     class Single(fk.IFCA):
@@ -295,7 +295,7 @@ def test_ifca_by_examples_is_what_it_was() -> None:
 
         _reads_means = False  # type: ignore[assignment]
 
-    single = fk.simulate(Single(clusters=2, weighting="examples"), DATA, mclr(DATA), **plain)
+    single = fk.simulate(Single(clusters=2, weighting="examples"), DATA, mclr(DATA), **simulate_arguments(plain))
     np.testing.assert_array_equal(means.models, single.models)
     np.testing.assert_array_equal(means.assignment, single.assignment)
 

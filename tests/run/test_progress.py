@@ -14,6 +14,7 @@ import fedkin as fk
 from fedkin.core import progress
 from fedkin.models import mclr
 from fedkin.reporting.progress import Display
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 DATA = federation()
@@ -35,7 +36,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def simulate(**options: Any) -> fk.Run:
-    return fk.simulate(fk.FedAvg(), DATA, mclr(DATA), rounds=2, cohort=3, **options)
+    return fk.simulate(fk.FedAvg(), DATA, mclr(DATA), rounds=2, cohort=3, **simulate_arguments(options))
 
 
 def test_nobody_is_told_who_does_not_look(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

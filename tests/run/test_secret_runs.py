@@ -33,7 +33,7 @@ from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
 from fedkin.tasks.sketches import NearestSketch
 from fedkin.tasks.train import Train, train
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 SIZES = (3, 5, 8, 13, 4, 6, 9, 2, 7, 10, 12, 5)
@@ -56,8 +56,8 @@ def simulate(method: Any = None, secret: Any = PLAIN, rounds: int = 3, **options
     settings = {"rounds": rounds, "cohort": 8, "local": fk.SGD(lr=0.1), **options}
     if secret is PLAIN and "privacy" in options:  # examples are counted by privacy's own cap
         secret = fk.SecretSums()
-    settings = with_option_list({**settings, "secret": secret})
-    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), **settings)
+    settings = simulate_arguments({**settings, "secret": secret})
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), **simulate_arguments(settings))
 
 
 @dataclass
@@ -197,7 +197,9 @@ def test_drop_outs_that_few_neighbours_cannot_bear_lose_sums_and_not_the_run(
     data = fk.data.digits(clients=clients)
     settings = fk.SecretSums(neighbours=neighbours, dropout=dropout)
     options: dict[str, Any] = {"rounds": 2, "cohort": cohort, "evaluate_every": 0}
-    said = fk.simulate(fk.FedAvg(), data, mclr(data), options=[settings], **options).summary()["secret"]
+    said = fk.simulate(fk.FedAvg(), data, mclr(data), options=[settings], **simulate_arguments(options)).summary()[
+        "secret"
+    ]
     assert said["sums"] + said["lost"] == 2 and said["lost"]
 
 

@@ -15,6 +15,7 @@ from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.models import mclr
 from fedkin.run.simulate import execute
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 DATA = federation()
@@ -23,7 +24,7 @@ GROUPS = fk.FlexCFL(clusters=2, alpha=3, steps=4)
 
 def simulate(*optimizers: Any, rounds: int = 5, method: Any = GROUPS, **settings: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 5, "checkpoint_every": 2, **settings}
-    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), options=optimizers, **asked)
+    return fk.simulate(method, DATA, mclr(DATA), local=fk.SGD(lr=0.1), options=optimizers, **simulate_arguments(asked))
 
 
 def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:

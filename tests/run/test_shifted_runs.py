@@ -23,6 +23,7 @@ from fedkin.run.simulate import execute
 from fedkin.scenarios.drift import Relabel
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
+from tests.option_lists import simulate_arguments
 
 MOVES = ("migrations", "shifts_detected", "data_shifts", "data_shifts_new", "shifts_detected_true")
 METHOD = FlexCFL(clusters=2, alpha=3, migration="label_aware", threshold=0.1)
@@ -41,7 +42,9 @@ def go(data: FederatedData, out: Path | None = None, die_at: int | None = None, 
 
     settings: dict[str, Any] = {"rounds": 7, "cohort": 4, "seed": 2, "checkpoint_every": 2, "against": [fk.FedAvg()]}
     settings |= {"shift": SwapAll(probability=0.3), "selection": "round_robin", "local": fk.SGD(batch_size=5, lr=0.5)}
-    return fk.simulate(METHOD, data, mclr(data), out=out, callbacks=stop, **settings | options)
+    return fk.simulate(
+        METHOD, data, mclr(data), out=out, **simulate_arguments({"callbacks": stop} | settings | options)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +190,9 @@ def test_a_configuration_and_python_come_to_the_same() -> None:
     configured = execute(from_dict(raw), out=None)
     data = fk.data.digits(clients=8)
     settings: dict[str, Any] = {"rounds": 2, "cohort": 3, "selection": "round_robin", "shift": SwapAll(0.5)}
-    called = fk.simulate(FlexCFL(2, 2), data, mclr(data), local=fk.SGD(epochs=1, lr=0.1), **settings)
+    called = fk.simulate(
+        FlexCFL(2, 2), data, mclr(data), local=fk.SGD(epochs=1, lr=0.1), **simulate_arguments(settings)
+    )
     assert configured.records == called.records
     assert sum(column(configured, "data_shifts")) > 0
 

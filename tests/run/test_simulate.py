@@ -33,7 +33,7 @@ FILES = {
 
 def go(data: FederatedData, against: Sequence[Any] = (), **options: Any) -> Run:
     settings: dict[str, Any] = {"rounds": 5, "cohort": 4, "local": LOCAL, "seed": 1} | options
-    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), against=against, **settings)
+    return fk.simulate(fk.FedGroup(clusters=2), data, mclr(data), against=against, **simulate_arguments(settings))
 
 
 def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
@@ -174,6 +174,7 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(tiny: FederatedDat
 
 UNTYPED = """
 import sys, numpy as np, fedkin as fk
+from tests.option_lists import simulate_arguments
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
 for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"target": "all"}, {"devices": 1.5},
@@ -238,10 +239,10 @@ def test_other_data_are_noticed(tiny: FederatedData, tmp_path: Path) -> None:
 
 def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL, "out": tmp_path / "run"}
-    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **settings)
+    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **simulate_arguments(settings))
     with pytest.raises(CheckpointError, match="belongs to another run"):
-        fk.simulate(fk.FedAvg(), tiny, mclr(tiny, l2=5.0), **settings, resume=True)
-    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), **settings, resume=True)
+        fk.simulate(fk.FedAvg(), tiny, mclr(tiny, l2=5.0), resume=True, **simulate_arguments(settings))
+    fk.simulate(fk.FedAvg(), tiny, mclr(tiny), resume=True, **simulate_arguments(settings))
 
 
 @pytest.mark.parametrize(

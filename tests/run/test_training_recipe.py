@@ -13,6 +13,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.simulation.fake_world import FakeWorld
+from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 DATA = federation()
@@ -30,7 +31,7 @@ RECIPE = fk.AdamW(
 
 def simulate(data: FederatedData, rounds: int = 5, local: Any = RECIPE, method: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "checkpoint_every": 2, **options}
-    return fk.simulate(method or fk.FedProx(mu=0.5), data, mclr(data), local=local, **asked)
+    return fk.simulate(method or fk.FedProx(mu=0.5), data, mclr(data), local=local, **simulate_arguments(asked))
 
 
 def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from fedkin.run.metrics.accuracy import score
 from fedkin.run.metrics.final import best_record
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import Evaluate
+from tests.option_lists import simulate_arguments
 from tests.run.validated_world import Saying, constant_data, constant_model, said
 from tests.simulation.numpy_detectors import linear
 
@@ -122,11 +123,11 @@ def test_what_it_chooses_is_what_a_shorter_run_ends_with(tiny: FederatedData) ->
     bare = replace(data, validation=None)
     for method, model in ((fk.FedPer(), mlp(data, hidden=3)), (fk.IFCA(clusters=2, newcomers="loss"), mclr(data))):
         options: dict[str, Any] = {"cohort": data.clients, "local": fk.SGD(lr=2.0, epochs=3)}
-        run = fk.simulate(method, data, model, rounds=6, **options)
+        run = fk.simulate(method, data, model, rounds=6, **simulate_arguments(options))
         summary = run.summary()
         assert summary["best_round"] is not None and run.best is not None
         assert bool(run.best.memory) == isinstance(method, fk.FedPer)
-        shorter = fk.simulate(method, bare, model, rounds=max(1, summary["best_round"]), **options)
+        shorter = fk.simulate(method, bare, model, rounds=max(1, summary["best_round"]), **simulate_arguments(options))
         expected = shorter.records[summary["best_round"]]
         names = {
             "best_accuracy": "accuracy",
@@ -152,11 +153,13 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, die_at: int) -> N
 def test_heads_of_the_best_round_survive_a_kill(tiny: FederatedData, tmp_path: Path) -> None:
     data = tiny.with_validation(0.3)
     options: dict[str, Any] = {"rounds": 4, "cohort": 3, "local": fk.SGD(lr=2.0), "checkpoint_every": 1}
-    whole = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), **options)
+    whole = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), **simulate_arguments(options))
     out = tmp_path / "run"
     with pytest.raises(Killed):
-        fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, callbacks=dying_at(3), **options)
-    resumed = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, resume=True, **options)
+        fk.simulate(
+            fk.FedPer(), data, mlp(data, hidden=3), out=out, **simulate_arguments({"callbacks": dying_at(3)} | options)
+        )
+    resumed = fk.simulate(fk.FedPer(), data, mlp(data, hidden=3), out=out, resume=True, **simulate_arguments(options))
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}
     assert resumed.best is not None and whole.best is not None
     assert {k: v.tobytes() for k, v in resumed.best.memory.items()} == {
@@ -207,11 +210,19 @@ def test_rounds_between_scores_are_not_chosen() -> None:
 def test_data_may_shift(tiny: FederatedData, shift: Any, tmp_path: Path) -> None:
     data = tiny.with_validation(0.3)
     options: dict[str, Any] = {"rounds": 4, "cohort": 3, "shift": shift, "checkpoint_every": 1}
-    whole = fk.simulate(fk.FedAvg(), data, mclr(data), **options)
+    whole = fk.simulate(fk.FedAvg(), data, mclr(data), **simulate_arguments(options))
     assert whole.summary()["best_accuracy"] is not None
     with pytest.raises(Killed):
-        fk.simulate(fk.FedAvg(), data, mclr(data), out=tmp_path / "run", callbacks=dying_at(2), **options)
-    resumed = fk.simulate(fk.FedAvg(), data, mclr(data), out=tmp_path / "run", resume=True, **options)
+        fk.simulate(
+            fk.FedAvg(),
+            data,
+            mclr(data),
+            out=tmp_path / "run",
+            **simulate_arguments({"callbacks": dying_at(2)} | options),
+        )
+    resumed = fk.simulate(
+        fk.FedAvg(), data, mclr(data), out=tmp_path / "run", resume=True, **simulate_arguments(options)
+    )
     assert resumed.records == whole.records
     assert {**resumed.summary(), "seconds": 0} == {**whole.summary(), "seconds": 0}
 
@@ -220,10 +231,12 @@ def test_the_global_model_is_scored_on_the_same_samples(tiny: FederatedData) -> 
     """Where validation samples are the test samples, all numbers are the same."""
     same = replace(tiny, validation=tiny.test)
     options: dict[str, Any] = {"rounds": 2, "cohort": 4, "global_model": True}
-    ours = fk.simulate(fk.FedGroup(clusters=2), same, mclr(tiny), **options).records
-    theirs = fk.simulate(fk.FedGroup(clusters=2), tiny, mclr(tiny), **options).records
+    ours = fk.simulate(fk.FedGroup(clusters=2), same, mclr(tiny), **simulate_arguments(options)).records
+    theirs = fk.simulate(fk.FedGroup(clusters=2), tiny, mclr(tiny), **simulate_arguments(options)).records
     assert [{k: v for k, v in record.items() if k != "split"} for record in ours] == theirs
-    other = fk.simulate(fk.FedGroup(clusters=2), replace(tiny, validation=tiny.train), mclr(tiny), **options).records
+    other = fk.simulate(
+        fk.FedGroup(clusters=2), replace(tiny, validation=tiny.train), mclr(tiny), **simulate_arguments(options)
+    ).records
     assert other[-1]["global_loss"] != theirs[-1]["global_loss"]
 
 
@@ -259,11 +272,11 @@ def test_detectors_are_scored_on_them(tiny: FederatedData) -> None:
     data = replace(tiny, validation=tiny.test)
     method = fk.Athena(eps=100.0, pretraining=1)
     options: dict[str, Any] = {"rounds": 2, "cohort": 12, "local": fk.SGD(lr=0.1)}
-    ours = fk.simulate(method, data, linear(2), **options).records
-    theirs = fk.simulate(method, tiny, linear(2), **options).records
+    ours = fk.simulate(method, data, linear(2), **simulate_arguments(options)).records
+    theirs = fk.simulate(method, tiny, linear(2), **simulate_arguments(options)).records
     assert [{k: v for k, v in record.items() if k != "split"} for record in ours] == theirs
     assert ours[-1]["accuracy_by_detector"] is not None
-    other = fk.simulate(method, replace(tiny, validation=tiny.train), linear(2), **options).records
+    other = fk.simulate(method, replace(tiny, validation=tiny.train), linear(2), **simulate_arguments(options)).records
     assert other[-1]["loss"] != theirs[-1]["loss"]
 
 

@@ -14,6 +14,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
+from tests.option_lists import simulate_arguments
 
 CLASSES = 4
 
@@ -68,4 +69,4 @@ def said(method: Any = None, data: FederatedData | None = None, **options: Any) 
     """A run of ``Saying`` on the constant data."""
     data = constant_data() if data is None else data
     settings: dict[str, Any] = {"rounds": 5, "cohort": 2, "checkpoint_every": 2} | options
-    return fk.simulate(method or Saying(), data, mclr(data), **settings)
+    return fk.simulate(method or Saying(), data, mclr(data), **simulate_arguments(settings))

@@ -19,6 +19,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.tracking import tensorboard
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import flat_numbers, flat_settings, run_name
+from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 
 MODELS: dict[int, fk.models.Model] = {}
@@ -51,8 +52,7 @@ def simulate(data: FederatedData, out: Path | None = None, rounds: int = 4, **op
         rounds=rounds,
         cohort=6,
         out=out,
-        scoring=fk.Scoring(checkpoint_every=2),
-        **options,
+        **simulate_arguments({"scoring": fk.Scoring(checkpoint_every=2)} | options),
     )
 
 

@@ -18,7 +18,7 @@ from fedkin.options.attack.byzantine import Byzantine
 from fedkin.options.attack.disguises import Honest, blob, bridge, imitation, splitting
 from fedkin.options.attack.lies import lie
 from fedkin.tasks.train import Train
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 
 HONEST = Honest(np.array([[1.0, 0], [3, 0], [0, 5], [0, 7]]), np.array([0, 0, 2, 2]))
 LIARS = np.array([False, True, False])
@@ -103,7 +103,7 @@ def data() -> FederatedData:
 
 def go(data: FederatedData, method: Any, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 3, "cohort": 16, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1)}
-    return fk.simulate(method, data, fk.models.mclr(data), **with_option_list(settings | options))
+    return fk.simulate(method, data, fk.models.mclr(data), **simulate_arguments(settings | options))
 
 
 CLUSTERED = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1)

@@ -21,7 +21,7 @@ from fedkin.options.late.late_replies import ActiveLateReplies, LateReplies
 from fedkin.options.privacy.client_dp import ClientDP
 from fedkin.options.with_options import refusal
 from fedkin.simulation.fake_world import FakeWorld
-from tests.option_lists import facts, with_options
+from tests.option_lists import facts, simulate_arguments, with_options
 
 
 class Drawn(LateReplies):
@@ -138,13 +138,15 @@ def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
     common: dict[str, Any] = {"cohort": 6, "local": fk.SGD(epochs=1, lr=0.1), "progress": False, "checkpoint_every": 1}
     late = fk.LateReplies(max_age=2, share=0.5)
     method, net = fk.FlexCFL(clusters=2), fk.models.mclr(data)
-    whole = fk.simulate(method, data, net, rounds=4, options=[late], **common)
-    fk.simulate(method, data, net, rounds=2, options=[late], out=tmp_path / "run", **common)
-    rest = fk.simulate(method, data, net, rounds=4, options=[late], out=tmp_path / "run", resume=True, **common)
+    whole = fk.simulate(method, data, net, rounds=4, options=[late], **simulate_arguments(common))
+    fk.simulate(method, data, net, rounds=2, options=[late], out=tmp_path / "run", **simulate_arguments(common))
+    rest = fk.simulate(
+        method, data, net, rounds=4, options=[late], out=tmp_path / "run", resume=True, **simulate_arguments(common)
+    )
     assert rest.models.tobytes() == whole.models.tobytes()
     assert rest.summary()["late_used"] == whole.summary()["late_used"] > 0
-    none = fk.simulate(method, data, net, rounds=4, **common)
-    nothing = fk.simulate(method, data, net, rounds=4, options=[fk.LateReplies()], **common)
+    none = fk.simulate(method, data, net, rounds=4, **simulate_arguments(common))
+    nothing = fk.simulate(method, data, net, rounds=4, options=[fk.LateReplies()], **simulate_arguments(common))
     assert nothing.models.tobytes() == none.models.tobytes() != whole.models.tobytes()
 
 

@@ -23,7 +23,7 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedavg import train_and_average
 from fedkin.options.attack.byzantine import Byzantine
 from fedkin.options.robust.robust import RobustAggregation
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def data() -> FederatedData:
 
 def go(data: FederatedData, method: Any = None, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 3, "cohort": 20, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1)}
-    return fk.simulate(method or TrueClusters(), data, fk.models.mclr(data), **with_option_list(settings | options))
+    return fk.simulate(method or TrueClusters(), data, fk.models.mclr(data), **simulate_arguments(settings | options))
 
 
 def failing(record: Any) -> None:

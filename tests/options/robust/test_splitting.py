@@ -17,7 +17,7 @@ from fedkin.core.requirements import Requirements
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.options.robust.splitting import Clusters, split, times_left_out
 from fedkin.run.cohort_selection import select_cohort
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 from tests.options.robust.test_robust import TrueClusters
 
 RECIPE = fk.RobustAggregation("majority+geometric_median", byzantine=0.4, least=3, split_after=2)
@@ -39,7 +39,7 @@ METHOD = Splittable()
 def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     settings: dict[str, Any] = {"rounds": 4, "cohort": 20, "local": work, "attack": SLEEPERS, "robust": robust}
-    return fk.simulate(method, DATA, fk.models.mclr(DATA), **with_option_list(settings | options))
+    return fk.simulate(method, DATA, fk.models.mclr(DATA), **simulate_arguments(settings | options))
 
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:

@@ -11,7 +11,7 @@ import pytest
 import fedkin as fk
 from fedkin.data.federated import FederatedData
 from fedkin.options.robust.update_memory import UpdateMemory
-from tests.option_lists import with_option_list
+from tests.option_lists import simulate_arguments
 
 
 def test_the_last_update_of_each_client_is_remembered_for_its_model_and_some_rounds() -> None:
@@ -34,7 +34,7 @@ def go(data: FederatedData, **options: Any) -> fk.Run:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": fk.SGD(epochs=2, batch_size=10, lr=0.1), "seed": 1}
     method = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_round=1)
     return fk.simulate(
-        method, data, fk.models.mclr(data), callbacks=fk.Progress(False), **with_option_list(settings | options)
+        method, data, fk.models.mclr(data), **simulate_arguments({"callbacks": fk.Progress(False)} | settings | options)
     )
 
 
@@ -91,7 +91,9 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
     rule = fk.RobustAggregation("majority+geometric_median", 0.45, least=2, memory=10)
     work = fk.SGD(epochs=5, batch_size=10, lr=0.1)
     options: dict[str, Any] = {"rounds": 4, "cohort": 37, "local": work, "attack": attack, "robust": rule}
-    run = fk.simulate(method, data, fk.models.mclr(data), callbacks=fk.Progress(False), **with_option_list(options))
+    run = fk.simulate(
+        method, data, fk.models.mclr(data), **simulate_arguments({"callbacks": fk.Progress(False)} | options)
+    )
     summary, few = run.summary(), np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
     honest = [w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]]

@@ -28,6 +28,7 @@ from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
 from tests.docs.code_blocks import ROOT
+from tests.option_lists import simulate_arguments
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
 
@@ -173,8 +174,8 @@ def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
     median, work = RobustAggregation("median", byzantine=0.3), LocalTraining(epochs=2, batch_size=5, lr=0.1)
     run = lab.serve(method=FEDAVG, rounds=2, more='[robust]\nname = "aggregation"\nrule = "median"\nbyzantine = 0.3')
     options = {"rounds": 2, "cohort": CLIENTS, "local": work, "progress": False}
-    robust = simulate(FedAvg(), clustered_data(), model_of(), options=[median], **options)
-    mean = simulate(FedAvg(), clustered_data(), model_of(), **options)
+    robust = simulate(FedAvg(), clustered_data(), model_of(), options=[median], **simulate_arguments(options))
+    mean = simulate(FedAvg(), clustered_data(), model_of(), **simulate_arguments(options))
     np.testing.assert_allclose(run.models, robust.models, rtol=1e-4, atol=1e-6)
     assert np.abs(run.models - mean.models).max() > 0.01
     with pytest.raises(ConfigError, match="a robust rule compares replies of one round"):

@@ -54,7 +54,7 @@ def network() -> nn.Module:
 
 def go(model: Any, method: Any = None, **options: Any) -> Any:
     settings: dict[str, Any] = {"rounds": 4, "cohort": 6, "local": LOCAL, "seed": 1} | options
-    return fk.simulate(method or fk.FedGroup(clusters=2), DATA, model, **settings)
+    return fk.simulate(method or fk.FedGroup(clusters=2), DATA, model, **simulate_arguments(settings))
 
 
 # --- from Python
@@ -309,6 +309,7 @@ def test_without_pytorch_there_is_one_clear_line() -> None:
 import sys
 sys.modules["torch"] = None
 import fedkin as fk
+from tests.option_lists import simulate_arguments
 try:
     fk.torch_model(lambda: None)
 except fk.MissingExtra as error:
