@@ -87,8 +87,16 @@ def one_sample_clients(clients: int) -> FederatedData:
 def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
     """Run to the end, from the start or from the folder's last checkpoint."""
     data = one_sample_clients(clients)
-    options = {"rounds": rounds, "cohort": clients, "evaluate_every": rounds, "out": folder}
-    fk.simulate(Diaries(numbers), data, fk.models.mclr(data), resume=holds_run(folder), **options)
+    fk.simulate(
+        Diaries(numbers),
+        data,
+        fk.models.mclr(data),
+        rounds=rounds,
+        cohort=clients,
+        scoring=fk.Scoring(evaluate_every=rounds),
+        out=folder,
+        resume=holds_run(folder),
+    )
 
 
 def in_process(folder: Path, *settings: int, kill_after: float | None = None) -> int:

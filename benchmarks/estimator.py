@@ -39,8 +39,17 @@ def main() -> None:
     def simulate() -> None:
         data = fk.data.from_arrays(x, y, clients=groups, test=0)
         model, local = fk.models.mclr(data), fk.SGD(epochs=5, lr=0.05)
-        more: dict[str, Any] = {"evaluate_every": 0, "selection": "round_robin", "progress": False}
-        fk.simulate(fk.FlexCFL(clusters=3), data, model, local=local, **SETTINGS, **more)
+        cohort = fk.Cohort(SETTINGS["cohort"], selection="round_robin")
+        fk.simulate(
+            fk.FlexCFL(clusters=3),
+            data,
+            model,
+            rounds=SETTINGS["rounds"],
+            cohort=cohort,
+            local=local,
+            scoring=fk.Scoring(evaluate_every=0),
+            callbacks=fk.Progress(False),
+        )
 
     fit()
     simulate()

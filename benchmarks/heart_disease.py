@@ -21,7 +21,7 @@ from torch import nn
 
 import fedkin as fk
 
-BUDGET: dict[str, Any] = {"rounds": 15, "cohort": 4, "evaluate_every": 0}
+BUDGET: dict[str, Any] = {"rounds": 15, "cohort": 4, "scoring": fk.Scoring(evaluate_every=0)}
 
 
 class Logistic(nn.Module):

@@ -57,7 +57,7 @@ def by_simulate(setting: Setting) -> None:
     data = fk.data.digits(clients=setting.clients)
     local = fk.SGD(epochs=1, batch_size=setting.batch, lr=0.1)
     methods = fk.FlexCFL(clusters=2), [fk.IFCA(clusters=2)]
-    more: dict[str, Any] = {"rounds": 2, "cohort": setting.cohort, "progress": False}
+    more: dict[str, Any] = {"rounds": 2, "cohort": setting.cohort, "callbacks": fk.Progress(False)}
     fk.simulate(methods[0], data, fk.models.mlp(data, hidden=16), against=methods[1], local=local, **more)
 
 

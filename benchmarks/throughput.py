@@ -166,7 +166,7 @@ def simulate(
 def make(method: str) -> Any:
     """A method with its defaults, and four clusters where it asks for a number."""
     values: dict[str, Any] = {"name": method}
-    options = registry.resolve("method", registry.methods(), values, lambda key: key)
+    options = registry.resolve("method", registry.methods(), values, str).values
     if "clusters" in options and method not in ("fedrep", "ditto", "apfl", "pfedme"):
         options["clusters"] = 4
     options |= OPTIONS.get(method, {})

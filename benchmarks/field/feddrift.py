@@ -40,9 +40,17 @@ def prequential(method: Any, data: Any, seed: int) -> tuple[float, list[int]]:
     """Accuracy on steps 1 to 10 before they are trained on, and the number of models in use in each step."""
     model = fk.as_model(network, name="2-16-2")
     local = fk.LocalTraining(steps=5, batch_size=500, lr=0.01, optimizer="adam")
-    settings: dict[str, Any] = {"rounds": EVERY * STEPS, "cohort": 10, "local": local, "evaluate_every": EVERY}
     run = fk.simulate(
-        method, data, model, seed=seed, shift=Steps(EVERY, history=True), callbacks=fk.Progress(False), **settings
+        method,
+        data,
+        model,
+        rounds=EVERY * STEPS,
+        cohort=10,
+        local=local,
+        seed=seed,
+        shift=Steps(EVERY, history=True),
+        scoring=fk.Scoring(evaluate_every=EVERY),
+        callbacks=fk.Progress(False),
     )
     owner = getattr(run.state, "owner", np.zeros((10, STEPS)))
     return prequential_accuracy(run.records, EVERY), [len(np.unique(column)) for column in owner.T]

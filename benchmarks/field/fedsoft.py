@@ -22,6 +22,7 @@ both kinds alike (88.9% and 87.5%, 88.1% and 88.2%).
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def main() -> None:
     for seed in map(int, given.seeds.split(",")):
         data, *kinds = federation(seed)
         model = fk.models.mclr(data) if given.hidden is None else fk.models.mlp(data, given.hidden)
-        options = {"rounds": given.rounds, "local": local, "evaluate_every": given.rounds, "seed": seed}
+        scoring = fk.Scoring(evaluate_every=given.rounds)
+        options: dict[str, Any] = {"rounds": given.rounds, "local": local, "scoring": scoring, "seed": seed}
         method = fk.FedSoft(2, every=given.every, selected=given.selected)
         run = fk.simulate(method, data, model, cohort=data.clients, **options)
         accuracy, oracle = np.zeros((2, 2)), np.zeros(2)

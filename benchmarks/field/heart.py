@@ -46,8 +46,8 @@ def federated(data: Any, pooled: Any, seed: int, lr: float, epochs: int | None =
     """FLamby's pooled accuracy, that of all clients' own tests, and each client's; with ``epochs`` the latter after so
     many of fine-tuning."""
     local = fk.LocalTraining(steps=100, batch_size=4, lr=lr)
-    settings: dict[str, Any] = {"rounds": 15, "cohort": 4, "local": local, "seed": seed, "evaluate_every": 0}
-    run = fk.simulate(fk.FedAvg(), data, MODEL, **settings, **options)
+    settings: dict[str, Any] = {"rounds": 15, "cohort": 4, "local": local, "seed": seed}
+    run = fk.simulate(fk.FedAvg(), data, MODEL, scoring=fk.Scoring(evaluate_every=0), **settings, **options)
     clients = run.evaluate(fine_tune_epochs=epochs).clients
     own = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
     scores = evaluate(fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int))

@@ -73,9 +73,17 @@ def run(
     data = fk.planted("mnist", "rotation", clusters=4, clients=1000, samples=50, test_samples=20, seed=seed)
     work = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     privacy = fk.ClientDP(noise_multiplier=noise, delta=DELTA, clip=clip, start_noise=start_noise)
-    plan = {"rounds": rounds, "cohort": 50, "selection": "poisson", "evaluate_every": 0, "seed": seed}
     return fk.simulate(
-        method, data, fk.models.mclr(data), local=work, options=[privacy], compute=fk.Compute(devices=1), **plan
+        method,
+        data,
+        fk.models.mclr(data),
+        rounds=rounds,
+        cohort=fk.Cohort(50, selection="poisson"),
+        local=work,
+        options=[privacy],
+        seed=seed,
+        scoring=fk.Scoring(evaluate_every=0),
+        compute=fk.Compute(devices=1),
     )
 
 

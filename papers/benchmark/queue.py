@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
+from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Candidate, Contender
 from papers.benchmark.federations import SETTINGS, VALIDATION, Setting
 from papers.benchmark.runs import BATCH, measure
 from papers.result_store import Job, Line, keep, pending, prepare, read

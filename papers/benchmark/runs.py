@@ -57,7 +57,7 @@ def _figures(setting: Setting, contender: Contender, candidate: Candidate, seed:
     later = Population(arrivals={setting.rounds + 1: setting.newcomers})
     world = SimulatedWorld(data, setting.model(data), work, population=later, shift=setting.shift)
     cohort = data.clients - setting.newcomers
-    plan = Plan(setting.rounds, cohort, seed, setting.every, setting.rounds)
+    plan = Plan(setting.rounds, cohort, seed, evaluate_every=setting.every, checkpoint_every=setting.rounds)
     facts = RunFacts(
         method=candidate.method,
         plan=plan,

@@ -126,7 +126,7 @@ def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -
     again = Comparison.load(out)
     assert again.summary() == found.summary() == json.loads((out / "summary.json").read_text())
     assert (again.grid, again.folder) == (found.grid, out)
-    assert [run.config["run"]["seed"] for run in again.runs("lr 0.1", "FedProx")] == [0, 1]
+    assert [run.config.seed for run in again.runs("lr 0.1", "FedProx")] == [0, 1]
 
 
 def test_a_target_decides_what_is_reached(copy: Path) -> None:

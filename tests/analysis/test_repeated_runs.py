@@ -26,6 +26,7 @@ from fedkin.models import mclr
 from fedkin.run.results import Run
 from tests.analysis.written_comparisons import comparison
 from tests.analysis.written_seeds import by_hand, with_options
+from tests.option_lists import simulate_arguments
 
 
 def from_python(data: FederatedData, *against: Any, **options: Any) -> Callable[[int], Run]:
@@ -51,7 +52,6 @@ def test_an_experiment_is_repeated_from_python(tiny: FederatedData, tmp_path: Pa
 
 UNTYPED = """
 import fedkin as fk
-from tests.option_lists import simulate_arguments
 for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
     try:
         fk.repeat(lambda seed: print("ran", seed), seeds)

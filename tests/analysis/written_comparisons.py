@@ -40,7 +40,7 @@ def finished(curve: Sequence[float], seed: int, partial: Sequence[int], settings
     sent = {"bytes_down": 1_000_000 * (seed + 1), "bytes_up": 2_000_000 * (seed + 1)}
     bottom = [None if np.isnan(accuracy) else accuracy - LOWER for accuracy in curve]
     records = [{**r, **sent, "bottom_decile": w} for r, w in zip(run.records, bottom, strict=True)]
-    return dataclasses.replace(run, records=records, config={**run.config, "run": run.config["run"] | settings})
+    return dataclasses.replace(run, records=records, config=run.config.with_run(**settings))
 
 
 def at_the_end(**finals: Sequence[float | None]) -> dict[str, list[list[float] | None]]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from fedkin.analysis.repeated_runs import RepeatedRuns
 from fedkin.config import run as configuration
+from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.config.run import RunConfig
 from fedkin.run.loop import run
@@ -46,4 +47,4 @@ def _run(name: str, curve: np.ndarray, seed: int, partial: Sequence[int], agains
     ]
     config: dict[str, Any] = {"data": {"name": "fake"}, "model": {"name": "point"}, "method": {"name": name}}
     config["run"] = {"cohort": 3, "seed": seed, "rounds": len(curve) - 1}
-    return Run(config, records, track.state, pd.DataFrame(), 0.5, against)
+    return Run(Description(config), records, track.state, pd.DataFrame(), 0.5, against)

@@ -39,7 +39,7 @@ def test_a_run_on_columns_by_name() -> None:
     result = fedkin("run", *QUICK, "data.client=hospital", "method.name=fedavg", "--out", "mine")
     assert result.exit_code == 0, result.output
     run = Run.load("mine")
-    assert run.config["data"]["label_names"] == ["ill", "well"] and len(run.assignment) == 3
+    assert run.config.data["label_names"] == ["ill", "well"] and len(run.assignment) == 3
     again = fedkin("run", "--resume", "mine", "run.rounds=2")
     assert again.exit_code == 0, again.output
     assert len(Run.load("mine").records) == 3

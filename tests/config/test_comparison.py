@@ -136,7 +136,7 @@ local = {epochs = 3}
     assert "scenario" not in first and last["scenario"] == {"stragglers": 0.5}
     assert first["run"] == {"rounds": 2, "cohort": 4} and last["run"] == {"rounds": 4, "cohort": 4}
     config = grid.settings[-1].config(grid.methods[0])
-    assert (config.run.rounds, config.method["clusters"], config.scenario["stragglers"]) == (4, 4, 0.5)
+    assert (config.run.rounds, config.method.values["clusters"], config.scenario.stragglers) == (4, 4, 0.5)
 
 
 def test_the_names_of_data_sets_are_an_axis(tmp_path: Path) -> None:
@@ -342,7 +342,8 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     more = '[server_optimizer]\nname = "fedadam"\nlr = 0.02\ntau = 0.5\nbeta2 = 0.75\n'
     names = "fedadam,fedyogi,fedadagrad,fedavgm,none"
     grid = read(tmp_path, more, sweeps=[f"server_optimizer.name={names}"])
-    found = {one.label: one.config(grid.methods[0]).options.get("server_optimizer", {}) for one in grid.settings}
+    entries = {one.label: one.config(grid.methods[0]).option_entries for one in grid.settings}
+    found = {label: entry["server_optimizer"].values if entry else {} for label, entry in entries.items()}
     assert found["fedyogi"] == {"name": "fedyogi", "lr": 0.02, "beta1": 0.9, "beta2": 0.75, "tau": 0.5}
     assert found["fedadam"] == {**found["fedyogi"], "name": "fedadam"}
     assert found["fedadagrad"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.5}
@@ -350,7 +351,12 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     assert "no such option: fedadagrad: beta2 = 0.75" in caplog.text
     assert "no such option: fedavgm: tau = 0.5, beta2 = 0.75" in caplog.text
     lr = read(tmp_path, more, sweeps=["server_optimizer.lr=1,2", "server_optimizer.name=fedyogi,fedavgm"])
-    assert [one.config(lr.methods[0]).options["server_optimizer"]["lr"] for one in lr.settings] == [1, 2, 1, 2]
+    assert [one.config(lr.methods[0]).option_entries["server_optimizer"].values["lr"] for one in lr.settings] == [
+        1,
+        2,
+        1,
+        2,
+    ]
 
 
 def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own(

@@ -95,7 +95,7 @@ def test_what_a_constructor_refuses_has_its_place() -> None:
         raise DataError("too few")
 
     with pytest.raises(ConfigError, match=r"^f: data: too few"):
-        Sections({}, ["data"], lambda key: f"f: {key}").construct({"data": refuse})
+        Sections({}, ["data"], lambda key: f"f: {key}").construct("data", refuse)
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
 
 def test_a_number_is_the_text_of_an_option_that_takes_text() -> None:
     config = load(None, ["data.path=t.csv", "data.label=1", "data.client=2"])
-    assert (config.data["label"], config.data["client"]) == ("1", "2")
+    assert (config.data.values["label"], config.data.values["client"]) == ("1", "2")
     with pytest.raises(ConfigError, match=r"data\.label: expected a valid string, got True"):
         load(None, ["data.path=t.csv", "data.label=true"])

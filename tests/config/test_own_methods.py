@@ -66,13 +66,13 @@ def test_a_configuration_names_a_method_of_ones_own(beside: Path) -> None:
     config = from_dict(
         {"data": {"name": "digits"}, "method": {"name": MINE, "clusters": 4}, "run": {"against": ["ifca"]}}
     )
-    assert config.method == {"name": MINE, "clusters": 4, "sizes": [1, 2]}
-    made = registry.make(registry.methods(), config.method)
+    assert config.method.values == {"name": MINE, "clusters": 4, "sizes": [1, 2]}
+    made = config.method.made
     assert (type(made).__name__, made.clusters, made.sizes) == ("Mine", 4, (1, 2))
-    assert config.against[0]["clusters"] == 4  # it means by clusters what the library does
-    assert from_dict(config.description()) == config
+    assert config.against[0].values["clusters"] == 4  # it means by clusters what the library does
+    assert from_dict(config.description().sections) == config
     against = from_dict({"data": {"name": "digits"}, "run": {"against": [MINE, "fedavg"]}}).against
-    assert [entry["name"] for entry in against] == [MINE, "fedavg"]
+    assert [entry.name for entry in against] == [MINE, "fedavg"]
 
 
 def test_names_of_the_library_are_as_before() -> None:

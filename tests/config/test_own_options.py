@@ -67,7 +67,7 @@ def test_its_run_is_resumed_with_it(tmp_path: Path) -> None:
     longer = from_dict({**section(), "run": {**RUN["run"], "rounds": 4}})
     resumed = execute(longer, out=tmp_path / "part", resume=True)
     np.testing.assert_array_equal(resumed.models, execute(longer, out=None).models)
-    assert fk.Run.load(tmp_path / "whole").config["server_decay"] == {"name": "decay:ServerDecay", "rate": 0.9}
+    assert fk.Run.load(tmp_path / "whole").config.section("server_decay") == {"name": "decay:ServerDecay", "rate": 0.9}
     assert whole.summary()["method"] == "fedavg"
 
 

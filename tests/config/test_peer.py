@@ -23,7 +23,7 @@ def test_a_name_is_enough(tmp_path: Path) -> None:
     config = peer.load(written(tmp_path))
     assert config.peer == PeerSettings("ada", folder=str(tmp_path / "state"))
     assert config.network == NetworkSettings() and config.lockstep is None
-    assert (config.data["name"], config.model["name"], config.method["name"]) == ("digits", "mclr", "panm")
+    assert (config.data.name, config.model.name, config.method.name) == ("digits", "mclr", "panm")
 
 
 def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_changes_come_on_top(tmp_path: Path) -> None:
     changes = ["peer.rounds=3", "network.deadline=1", "method.name=pens", "method.top=1", "lockstep.peers=['ada', 'b']"]
     config = peer.load(written(tmp_path), changes)
     assert config.peer.rounds == 3 and config.network.deadline == 1
-    assert config.method["name"] == "pens" and config.method["top"] == 1
+    assert config.method.values["name"] == "pens" and config.method.values["top"] == 1
     assert config.lockstep == LockstepSettings(["ada", "b"])
 
 

@@ -23,9 +23,10 @@ METHODS = {"fedavg": Method}
 
 
 def test_all_options_are_spelled_out_and_made() -> None:
-    values = resolve("method", METHODS, {"name": "fedavg", "sizes": [1, 2]}, str)
-    assert values == {"name": "fedavg", "clusters": 3, "sizes": [1, 2]}
-    assert make(METHODS, values) == Method(3, (1, 2))
+    entry = resolve("method", METHODS, {"name": "fedavg", "sizes": [1, 2]}, str)
+    assert entry.values == {"name": "fedavg", "clusters": 3, "sizes": [1, 2]}
+    assert entry.made == make(METHODS, entry.values) == Method(3, (1, 2))
+    assert entry.made is entry.made
     assert options(Method) == {"clusters", "sizes"}
 
 
@@ -43,13 +44,17 @@ def test_what_is_refused(values: dict[str, Any], message: str) -> None:
         resolve("method", METHODS, values, lambda key: f"method.{key}")
 
 
+def site_data(values: dict[str, Any]) -> Any:
+    return registry.make_site_data(resolve("data set", registry.datasets(), values, str))
+
+
 def test_text_labels_of_a_site_are_named_in_its_configuration(tmp_path: Path) -> None:
     rows = "\n".join(f"{i},{'ill' if i % 2 else 'well'},{i > 3},me" for i in range(20))
     (tmp_path / "mine.csv").write_text(f"age,outcome,old,client_id\n{rows}\n")
     values = {"name": "file", "path": str(tmp_path / "mine.csv"), "features": ["age"], "label": "outcome"}
     with pytest.raises(ConfigError, match=r"every site, such as label_names = \['ill', 'well'\]"):
-        registry.make_site_data(values)
-    data = registry.make_site_data({**values, "label_names": ["well", "ill", "dead"]})
+        site_data(values)
+    data = site_data({**values, "label_names": ["well", "ill", "dead"]})
     assert (data.classes, data.y[:2].tolist()) == (3, [0, 1])
-    assert registry.make_site_data({**values, "label": "old"}).label_names == ("False", "True")  # everywhere alike
-    assert registry.make_site_data({"name": "digits"}).label_names is None
+    assert site_data({**values, "label": "old"}).label_names == ("False", "True")  # everywhere alike
+    assert site_data({"name": "digits"}).label_names is None

@@ -24,7 +24,7 @@ def not_said_yet() -> None:
 
 
 def clusters_of(config: RunConfig) -> dict[str, int | None]:
-    return {entry["name"]: entry.get("clusters") for entry in config.against}
+    return {entry.name: entry.values.get("clusters") for entry in config.against}
 
 
 def beside(method: dict[str, object], *against: object) -> RunConfig:
@@ -52,17 +52,21 @@ def test_what_is_written_for_a_method_wins() -> None:
 
 def test_a_default_is_not_carried() -> None:
     config = beside({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
-    assert [entry["eta_g"] for entry in config.against] == [0.01, 0.0]  # each its own; FedGroup's 0.01 was not written
+    assert [entry.values["eta_g"] for entry in config.against] == [
+        0.01,
+        0.0,
+    ]  # each its own; FedGroup's 0.01 was not written
 
 
 def test_mechanisms_stay_where_they_were_written() -> None:
     """With migration, IFCA would be IFCA-MIG; with mu, FedGroup would be FedGrouProx."""
     flexcfl = {"name": "flexcfl", "migration": "label_aware", "eta_g": 0.1, "threshold": 0.4, "alpha": 7}
-    ifca, fedgroup, panm = beside(flexcfl, "ifca", "fedgroup", "panm").against
+    ifca, fedgroup, panm = (entry.values for entry in beside(flexcfl, "ifca", "fedgroup", "panm").against)
     assert (ifca["migration"], ifca["eta_g"], ifca["threshold"]) == ("none", 0.0, 0.4)
     assert (fedgroup["eta_g"], fedgroup["alpha"]) == (0.1, 7)
     assert panm["alpha"] == 0.5  # the weight of a similarity
-    fedgroup, fedprox = beside({"name": "fedgrouprox", "mu": 0.5}, "fedgroup", "fedprox").against
+    fedgrouprox = {"name": "fedgrouprox", "mu": 0.5}
+    fedgroup, fedprox = (entry.values for entry in beside(fedgrouprox, "fedgroup", "fedprox").against)
     assert (fedgroup["mu"], fedprox["mu"]) == (0.0, 0.5)
 
 
@@ -78,13 +82,13 @@ def test_options_that_go_together_are_carried_together(caplog: pytest.LogCapture
     """Neither k-means nor a number of clusters is possible without the other; layers have nothing to do with it."""
     main = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 5}
     (athena,) = beside(main, "athena").against
-    assert (athena["algorithm"], athena["clusters"]) == ("kmeans", 5) and "left out" not in caplog.text
+    assert (athena.values["algorithm"], athena.values["clusters"]) == ("kmeans", 5) and "left out" not in caplog.text
 
 
 def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     main = {"name": "ifca", "clusters": 4, "threshold": 0.4}
     (flhc,) = beside(main, {"name": "flhc", "distance": 2.0}).against
-    assert (flhc.get("clusters"), flhc["threshold"]) == (None, 0.4)
+    assert (flhc.values.get("clusters"), flhc.values["threshold"]) == (None, 0.4)
     (line,) = [one.getMessage() for one in caplog.records if "left out" in one.getMessage()]
     assert "flhc: clusters = 4 (" in line and "distance" in line
 
@@ -93,7 +97,7 @@ def test_a_spelled_out_configuration_is_read_back_as_it_is(caplog: pytest.LogCap
     """A stored run of former versions, in which the methods had other numbers, goes on with these."""
     config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem")
     caplog.clear()
-    assert from_dict(config.description()) == config
+    assert from_dict(config.description().sections) == config
     assert not caplog.records
 
 

@@ -121,8 +121,7 @@ def test_some_clients_keep_all_splits() -> None:
 
 
 def make(**options: Any) -> FederatedData:
-    values = registry.resolve("data set", registry.datasets(), options, lambda key: f"data.{key}")
-    return registry.make(registry.datasets(), values)
+    return registry.resolve("data set", registry.datasets(), options, lambda key: f"data.{key}").make()
 
 
 @pytest.mark.parametrize("options", [{"name": "digits", "clients": 6, "seed": 3}, {"name": "synthetic", "clients": 6}])
@@ -142,9 +141,9 @@ def test_planted_clusters_and_files_take_one_too(tmp_path: Path) -> None:
 
 
 def test_a_configuration_without_one_says_nothing() -> None:
-    values = registry.resolve("data set", registry.datasets(), {"name": "digits"}, str)
+    values = registry.resolve("data set", registry.datasets(), {"name": "digits"}, str).values
     assert "validation" not in values
-    values = registry.resolve("data set", registry.datasets(), {"name": "digits", "validation": 0.1}, str)
+    values = registry.resolve("data set", registry.datasets(), {"name": "digits", "validation": 0.1}, str).values
     assert values["validation"] == 0.1
 
 

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from fedkin.config.description import Description
 from fedkin.config.server import ServerConfig, load_server
 from fedkin.core import storage
 from fedkin.core.errors import MethodError, StorageError
@@ -110,7 +111,7 @@ class Federation:
         for fault in self.schedule.faults:
             self._plan(fault)
         config = _config_of(self.schedule, self.server.folder)
-        self.plan = config.plan
+        self.plan = config.run
         try:
             while True:
                 finished = self._life(config)
@@ -279,7 +280,7 @@ class _Story(logging.Handler):
 
 @cache
 def _known_environment() -> dict[str, Any]:
-    return fingerprint.environment({})
+    return fingerprint.environment(Description({}))
 
 
 def _environment(description: dict[str, Any]) -> dict[str, Any]:

@@ -128,8 +128,8 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
         numbers[member.ids] = federation.sites[name].numbers
     entries = [entry for entry in federation.trace.entries if not isinstance(entry, tuple)]
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
-    method = registry.make(registry.methods(), finished.config["method"])
-    late = finished.config.get("late")
+    method = registry.make(registry.methods(), finished.config.method)
+    late = finished.config.section("late")
     options = with_options(method, *([make_option("late", late)] if late else []), world=undisturbed).options
     again = run(undisturbed, method, federation.plan, options=options)
     if not federation.trace.at_end:  # else the last scores, which no checkpoint has, were asked for again

@@ -71,7 +71,7 @@ def test_every_format_gives_the_predictions_of_the_run(
     format: str, run: fk.Run, images: FederatedData, tmp_path: Path
 ) -> None:
     card = run.export(tmp_path / "e", format)
-    exported = export.load(card.parent, model=Net() if run.config["model"]["name"] == "torch" else None)
+    exported = export.load(card.parent, model=Net() if run.config.model_name == "torch" else None)
     different = run.predict(images.x, cluster=0, proba=True) - run.predict(images.x, cluster=1, proba=True)
     assert np.abs(different).max() > 1e-3  # files that were exchanged would show
     for client in "af":

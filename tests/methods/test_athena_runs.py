@@ -13,7 +13,6 @@ import tomli_w
 
 import fedkin as fk
 from fedkin import models as registry
-from fedkin.config import registry as choices
 from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
@@ -276,13 +275,13 @@ def test_given_clusters_in_a_configuration(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "run.toml"
     path.write_text(TOML)
     config = load(path)
-    method = choices.make(choices.methods(), config.method)
+    method = config.method.made
     assert method == Athena(assignment=(0, 0, 1), calibrate=1)
-    path.write_text(tomli_w.dumps(config.description()))
-    assert choices.make(choices.methods(), load(path).method) == method
+    path.write_text(tomli_w.dumps(config.description().sections))
+    assert load(path).method.made == method
     first = execute(config, out=tmp_path / "run")
-    kept = from_dict(run_folder.read_config(tmp_path / "run")).description()
-    again = execute(from_dict({**kept, "run": {**kept["run"], "rounds": 2}}), out=tmp_path / "run", resume=True)
+    kept = from_dict(run_folder.read_config(tmp_path / "run").sections).description()
+    again = execute(from_dict(kept.with_run(rounds=2).sections), out=tmp_path / "run", resume=True)
     assert again.records[:2] == first.records and len(again.records) == 3
     assert again.state.assignment.tolist() == [0, 0, 1]
 

@@ -16,7 +16,6 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 import fedkin as fk
-from fedkin.config import registry
 from fedkin.config.run import from_dict
 from fedkin.core.errors import ConfigError, FedkinError, MethodError
 from fedkin.core.randomness import Stream
@@ -205,10 +204,10 @@ def test_a_nonfinite_client_is_named(caplog: pytest.LogCaptureFixture, monkeypat
 def test_it_survives_toml() -> None:
     method = {"name": "fedsim", "clusters": 4, "variance": 0.9, "as_coded": ["leftover_model", "configured_count"]}
     config = from_dict({"method": method, "run": {"cohort": 6}})
-    made = registry.make(registry.methods(), config.method)
+    made = config.method.made
     assert made == FedSim(clusters=4, variance=0.9, as_coded=("leftover_model", "configured_count"))
-    again = from_dict(tomllib.loads(tomli_w.dumps(config.description())))
-    assert again == config and registry.make(registry.methods(), again.method) == made
+    again = from_dict(tomllib.loads(tomli_w.dumps(config.description().sections)))
+    assert again == config and again.method.made == made
 
 
 def test_a_configuration_and_python_come_to_the_same() -> None:

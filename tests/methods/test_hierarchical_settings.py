@@ -11,7 +11,6 @@ import pytest
 import tomli_w
 
 import fedkin as fk
-from fedkin.config import registry
 from fedkin.config.run import from_dict, load
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
@@ -172,14 +171,14 @@ def test_hyper_parameters_of_clusters_in_a_configuration(tmp_path: Path) -> None
     path.write_text(TOML)
     config = load(path)
     own = {0: {"optimizer": "adam"}, 1: {"lr": 0.01, "epochs": 2}}
-    method = registry.make(registry.methods(), config.method)
+    method = config.method.made
     assert method.own == own and all(isinstance(key, int) for key in method.own)
-    path.write_text(tomli_w.dumps(config.description()))
-    assert registry.make(registry.methods(), load(path).method) == method
+    path.write_text(tomli_w.dumps(config.description().sections))
+    assert load(path).method.made == method
     first = execute(config, out=tmp_path / "run")
-    kept = from_dict(run_folder.read_config(tmp_path / "run"))
-    assert registry.make(registry.methods(), kept.method) == method
-    longer = from_dict({**kept.description(), "run": {**kept.description()["run"], "rounds": 2}})
+    kept = from_dict(run_folder.read_config(tmp_path / "run").sections)
+    assert kept.method.made == method
+    longer = from_dict(kept.description().with_run(rounds=2).sections)
     again = execute(longer, out=tmp_path / "run", resume=True)
     assert again.records[: len(first.records)] == first.records and len(again.records) == 3
 

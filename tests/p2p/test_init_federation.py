@@ -25,7 +25,7 @@ def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Pat
         assert (config.peer.name, config.peer.client, config.peer.federation) == (f"peer-{k}", k, "mine")
         assert config.network.listen == [f"tcp/127.0.0.1:{8000 + k}"]
         assert config.network.connect == [f"tcp/127.0.0.1:{port}" for port in (8000, 8001) if port != 8000 + k]
-        assert config.data["clients"] == 4 and config.method == {"name": "gossip", "neighbours": 3}
+        assert config.data.values["clients"] == 4 and config.method == {"name": "gossip", "neighbours": 3}
         assert config.local.lr == 0.5 and config.peer.folder == str(path.parent)
 
 

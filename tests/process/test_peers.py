@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import fedkin as fk
-from fedkin.config import peer, registry
+from fedkin.config import peer
 from fedkin.core.storage import complete_lines
 from fedkin.methods.decentralized import PeerState
 from fedkin.p2p.init_federation import init_federation
@@ -157,9 +157,9 @@ def test_in_lock_step_four_processes_are_the_simulators_four(tmp_path: Path, pro
     peers = [processes.start(config) for config in configs]
     assert [processes.ended(one) for one in peers] == [0] * 4
     config = peer.load(configs[0])
-    data = registry.make(registry.datasets(), config.data)
-    model = registry.make(registry.models(), config.model, data)
-    panm = registry.make(registry.methods(), config.method)
+    data = config.data.make()
+    model = config.model.make(data)
+    panm = config.method.made
     state = fk.simulate(panm, data, model, rounds=6, cohort=4, local=config.work, seed=0).state
     assert isinstance(state, PeerState)
     for k, one in enumerate(peers):

@@ -110,7 +110,7 @@ def test_each_setting_has_a_target_of_its_own() -> None:
 def test_cells_that_are_missing() -> None:
     found = comparison({"": CURVES, "hard": {"FedAvg": [None] * 3, "IFCA": IFCA, "FedProx": [None] * 3}})
     assert found.missing == [("", "FedProx", 2), *(("hard", m, s) for m in ("FedAvg", "FedProx") for s in range(3))]
-    assert [run.config["run"]["seed"] for run in found.runs("", "FedProx")] == [0, 1]
+    assert [run.config.seed for run in found.runs("", "FedProx")] == [0, 1]
     two = row(found, "FedProx")
     assert (two["seeds"], two["final_accuracy"]) == (2, pytest.approx(0.615))
     assert np.isnan(two["final_accuracy_low"])
@@ -208,7 +208,8 @@ def with_clusters(found: Comparison, configured: int) -> Comparison:
     """The same runs of a method with so many clusters, of which two have clients."""
     entry = {"name": "ifca", "clusters": configured}
     runs = {
-        key: dataclasses.replace(run, config={**run.config, "method": entry}) for key, run in found.finished.items()
+        key: dataclasses.replace(run, config=run.config.with_sections({"method": entry}))
+        for key, run in found.finished.items()
     }
     return dataclasses.replace(found, finished=runs)
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import fedkin as fk
+from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.config.registry import method_title
 from fedkin.core.errors import StorageError
@@ -30,7 +31,7 @@ def finished(method: Any, name: str, plan: Plan, against: dict[str, Run] | None 
     track = run(fake_world(), method, plan, name=name)
     config: dict[str, Any] = {"data": {"name": "fake"}, "model": {"name": "point"}, "method": {"name": name}}
     config["run"] = {"cohort": plan.cohort, "seed": plan.seed, "rounds": plan.rounds}
-    return Run(config, track.records, track.state, pd.DataFrame(), 0.0, against or {})
+    return Run(Description(config), track.records, track.state, pd.DataFrame(), 0.0, against or {})
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +92,8 @@ def test_sizes_that_never_change_make_room_for_the_clients(both: Run) -> None:
 
 
 def test_a_method_is_named_with_its_clusters() -> None:
-    assert method_label({"method": {"name": "ifca", "clusters": 3}}) == "IFCA (K = 3)"
-    assert method_label({"method": {"name": "fedavg"}}) == "FedAvg"
+    assert method_label(Description({"method": {"name": "ifca", "clusters": 3}})) == "IFCA (K = 3)"
+    assert method_label(Description({"method": {"name": "fedavg"}})) == "FedAvg"
 
 
 def test_no_note_is_wider_than_its_panel(both: Run) -> None:

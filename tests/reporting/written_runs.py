@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
+from fedkin.config.description import Description
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.run.migrations import find_migrations
@@ -51,13 +52,14 @@ def a_run(assignments: np.ndarray, method: str = "ifca", data: str = "tiny", see
         "run": {"seed": seed, "cohort": 3, "rounds": len(assignments) - 1},
     }
     state = State(np.zeros((clusters, 2), np.float32), assignments[-1].astype(np.int64))
-    return Run(config, told, state, pd.DataFrame({"client": np.arange(assignments.shape[1])}), 1.5, migrations=moves)
+    clients = pd.DataFrame({"client": np.arange(assignments.shape[1])})
+    return Run(Description(config), told, state, clients, 1.5, migrations=moves)
 
 
 def unfinished(run: Run, folder: Path) -> Path:
     """The folder that a run leaves which was stopped: no summary, no table of clients."""
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(tomli_w.dumps(run.config))
+    (folder / "config.toml").write_text(tomli_w.dumps(run.config.sections))
     for name, lines in (("metrics.jsonl", run.records), ("migrations.jsonl", run.migrations)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder

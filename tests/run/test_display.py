@@ -76,7 +76,7 @@ def test_a_run_in_three_lines(tiny: FederatedData) -> None:
 def test_names_of_classes_are_in_the_description_and_decide_nothing(tiny: FederatedData) -> None:
     named = dataclasses.replace(tiny, label_names=("ill", "well"))
     runs = [fk.simulate(fk.FedAvg(), one, fk.models.mclr(one), rounds=1, cohort=2) for one in (tiny, named)]
-    assert runs[1].config["data"]["label_names"] == ["ill", "well"] and "label_names" not in runs[0].config["data"]
+    assert runs[1].config.data["label_names"] == ["ill", "well"] and "label_names" not in runs[0].config.data
     assert runs[0].fingerprint == runs[1].fingerprint
 
 

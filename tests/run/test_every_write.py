@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
@@ -42,8 +43,8 @@ class ToyWorlds:
 def go(out: Path, resume: bool = False, on_round: OnRound | None = None) -> Run:
     """Three rounds and three checkpoints."""
     plan = Plan(rounds=3, cohort=4, checkpoint_every=2)
-    described = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
-    experiment = Experiment(ToyWorlds(), plan, described, on_round, resume)
+    sections = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
+    experiment = Experiment(ToyWorlds(), plan, Description(sections), on_round, resume)
     return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)
 
 

@@ -105,8 +105,8 @@ def test_it_is_off_by_default_and_changes_nothing_else() -> None:
 
 
 def test_a_configuration_turns_it_on() -> None:
-    assert from_dict({"run": {"global_model": True}}).plan.global_model
-    assert not from_dict({}).plan.global_model
+    assert from_dict({"run": {"global_model": True}}).run.global_model
+    assert not from_dict({}).run.global_model
     with pytest.raises(ConfigError, match=r"run\.global_model: expected a valid boolean, got 'yes'"):
         from_dict({"run": {"global_model": "yes"}})
 
@@ -114,7 +114,7 @@ def test_a_configuration_turns_it_on() -> None:
 def test_runs_from_before_the_option_can_be_resumed_and_others_not() -> None:
     """Off is as good as absent; on decides what is recorded."""
     off, on = (from_dict({"run": {"global_model": value}}).description() for value in (False, True))
-    absent = {**off, "run": {name: value for name, value in off["run"].items() if name != "global_model"}}
+    absent = off.with_run(global_model=None)
     assert fingerprint(off) == fingerprint(absent) != fingerprint(on)
 
 

@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from fedkin.cli import app
+from fedkin.config.description import Description
 from fedkin.core.errors import StorageError
 from fedkin.core.records import Record
 from fedkin.run.folder_lock import folder_lock
@@ -26,7 +26,7 @@ from tests.refusals import refused
 from tests.run.test_every_write import content, go
 
 pytestmark = pytest.mark.usefixtures("hangup")
-DESCRIPTION: dict[str, Any] = {"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}}
+DESCRIPTION = Description({"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}})
 
 
 def signalling(*numbers: int, round: int = 1) -> Callable[[Record], None]:

@@ -19,6 +19,7 @@ from torch import nn
 
 import fedkin as fk
 from fedkin import export
+from fedkin.config.description import Description
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import probabilities
@@ -394,12 +395,12 @@ def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -
     config = {
         "federation": {"name": "trial", "capacity": 12},
         "model": {"name": "mclr"},
-        "method": run.config["method"],
+        "method": run.config.method,
     }
-    config |= {"data": {"name": "trial", "clients": 12, "shape": [2], "classes": 2}, "run": run.config["run"]}
+    config |= {"data": {"name": "trial", "clients": 12, "shape": [2], "classes": 2}, "run": run.config.run}
     config["local"] = {"epochs": 2, "lr": 0.5}
     clients = run.clients.assign(name=[f"site-{n}" for n in run.clients["client"]])
-    served = replace(run, config=config, made_of=None, clients=clients)
+    served = replace(run, config=Description(config), made_of=None, clients=clients)
     np.testing.assert_allclose(served.model_for("site-4")(tiny.x[:3]), run.model_for(4)(tiny.x[:3]))
     assert served.place(tiny.x[:15], tiny.y[:15]).cluster == run.place(tiny.x[:15], tiny.y[:15]).cluster
     with pytest.raises(fk.DataError, match="are with its clients, not here"):
@@ -420,7 +421,7 @@ def test_a_run_of_a_server_knows_the_names_that_its_federation_agreed_upon(tiny:
         "data": {"name": "trial", "clients": 12, **samples},
     }
     local = {"epochs": 1, "batch_size": 5, "lr": 0.1}
-    server = replace(run, config={**run.config, **config, "local": local}, made_of=None)
+    server = replace(run, config=run.config.with_sections(config | {"local": local}), made_of=None)
     swapped = pd.DataFrame(tiny.x[:9, ::-1], columns=["pulse", "age"])
     names = server.predict(swapped, cluster=0)
     assert set(names) <= {"ill", "well"}

@@ -26,13 +26,13 @@ from fedkin.reporting.html.live import LivePage
 from fedkin.reporting.html.read_runs import read_runs
 from fedkin.reporting.progress import table
 from fedkin.run.loop import run as run_rounds
+from tests.option_lists import simulate_arguments
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote
 
 FILE = '''
 import numpy as np
 import fedkin as fk
-from tests.option_lists import simulate_arguments
 
 def gap(scored):
     return scored.accuracy.max() - scored.accuracy.min()
@@ -122,7 +122,7 @@ def test_all_that_records_and_summaries_hold_is_in_the_table() -> None:
 
 def test_a_configuration_names_it_and_its_tables_have_it() -> None:
     config = load(None, [*SMALL, *OWN, "method.name=ifca", "run.against=fedavg", "run.selection=round_robin"])
-    assert [one["from"] for one in config.description()["run"]["measures"]] == ["measured:Gap", "measured:Largest"]
+    assert [one["from"] for one in config.description().run["measures"]] == ["measured:Gap", "measured:Largest"]
     from fedkin.run.simulate import execute
 
     run = execute(config, out=Path("run"))
@@ -207,7 +207,7 @@ def test_the_file_of_a_server_names_it() -> None:
         '[method]\nname = "fedavg"\n[run]\nmeasures = ["measured:Gap"]\n'
     )
     config = load_server(Path("server.toml"))
-    assert [entry["name"] for entry in config.description()["run"]["measures"]] == ["gap"]
+    assert [entry["name"] for entry in config.description().run["measures"]] == ["gap"]
 
 
 BAD = {
@@ -246,6 +246,6 @@ def test_a_private_run_takes_none() -> None:
 
 def test_python_takes_measures_and_their_names() -> None:
     run = simulated(measures=["measured:Gap", fk.Measure("two", of=lambda scored: 2, direction="neither")])
-    assert run.records[-1]["two"] == 2.0 and run.config["run"]["measures"][0]["from"] == "measured:Gap"
+    assert run.records[-1]["two"] == 2.0 and run.config.run["measures"][0]["from"] == "measured:Gap"
     with pytest.raises(ConfigError, match=r"measures: expected fk.Measure\(\.\.\.\) or"):
         resolved([gap], "measures")

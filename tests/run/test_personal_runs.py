@@ -62,9 +62,9 @@ def test_tables_name_it() -> None:
 
 def test_a_configuration_names_it() -> None:
     config = load(None, ["personal.name=ditto", "personal.strength=0.1", "run.against=[]"])
-    assert config.description()["personal"]["strength"] == 0.1
-    assert "personal" not in load(None, ["personal.name=none"]).description()
-    assert "personal" not in load().description()
+    assert config.description().section("personal")["strength"] == 0.1
+    assert "personal" not in load(None, ["personal.name=none"]).description().sections
+    assert "personal" not in load().description().sections
 
 
 @pytest.mark.parametrize(

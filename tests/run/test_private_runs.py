@@ -508,7 +508,7 @@ def test_a_configuration_has_it(tmp_path: Path) -> None:
     asked = ["data.name=digits", "method.name=fedavg", "run.against=[]", "run.rounds=1", "run.selection=poisson"]
     asked += ["privacy.name=client_dp", "privacy.noise_multiplier=1.0", "privacy.delta=0.001"]
     config = load(None, asked)
-    assert config.description()["privacy"]["noise_multiplier"] == 1.0
+    assert config.description().section("privacy")["noise_multiplier"] == 1.0
     assert execute(config, out=None).summary()["privacy"]["rounds"]["released"] == 1
 
 

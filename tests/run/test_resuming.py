@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.cli.common import load_config
+from fedkin.config.description import Description
 from fedkin.core.errors import ConfigError
 from fedkin.run.export_folder import export_folder
 from fedkin.run.resuming import how_to_resume
@@ -16,9 +17,9 @@ CONFIG = '[method]\nname = "fedavg"\n[run]\nrounds = 3\n'
 
 def test_each_kind_of_run_has_its_own_way() -> None:
     folder = Path("my runs/one")
-    assert "fedkin run --resume 'my runs/one'" in how_to_resume(folder, {})
-    assert "simulate(..., out='my runs/one', resume=True)" in how_to_resume(folder, {"python": {}})
-    assert "fedkin deploy up the folder of its server.toml" in how_to_resume(folder, {"federation": {}})
+    assert "fedkin run --resume 'my runs/one'" in how_to_resume(folder, Description({}))
+    assert "simulate(..., out='my runs/one', resume=True)" in how_to_resume(folder, Description({"python": {}}))
+    assert "fedkin deploy up the folder of its server.toml" in how_to_resume(folder, Description({"federation": {}}))
 
 
 @pytest.fixture

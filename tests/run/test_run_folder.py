@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged
@@ -19,12 +20,12 @@ from fedkin.run.run_folder import Folder, holds_run, read_config, read_records
 from tests.full_disk import no_file_longer_than
 from tests.run.toy_method import fake_world
 
-DESCRIPTION: dict[str, Any] = {"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}}
+DESCRIPTION = Description({"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}})
 
 
 def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
     Folder.create(tmp_path / "deep" / "run", DESCRIPTION)
-    assert tomllib.loads((tmp_path / "deep/run/config.toml").read_text()) == DESCRIPTION
+    assert tomllib.loads((tmp_path / "deep/run/config.toml").read_text()) == DESCRIPTION.sections
     told = json.loads((tmp_path / "deep/run/environment.json").read_text())
     assert told["versions"]["fedkin"] and told["versions"]["numpy"] == np.__version__
     assert set(told) == {"versions", "platform", "machine", "cores", "devices"}
@@ -59,7 +60,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
 
 def test_another_configuration_is_refused_with_the_difference(tmp_path: Path) -> None:
     Folder.create(tmp_path, DESCRIPTION)
-    other = {**DESCRIPTION, "run": {**DESCRIPTION["run"], "seed": 1}}
+    other = DESCRIPTION.with_run(seed=1)
     with pytest.raises(CheckpointError, match=r"run\.seed is 0 there and 1 here"):
         Folder.reopen(tmp_path, other)
 
@@ -76,14 +77,17 @@ def test_a_folder_without_a_run_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_fingerprint_covers_what_decides_the_numbers() -> None:
-    def with_run(**changes: object) -> dict[str, Any]:
-        return {**DESCRIPTION, "run": {**DESCRIPTION["run"], **changes}}
-
+    with_run = DESCRIPTION.with_run
     base = fingerprint(DESCRIPTION, "data")
     assert (
         fingerprint(with_run(rounds=9, against=["fedavg"], checkpoint_every=3, target=0.5, devices=2), "data") == base
     )
-    for other in (with_run(seed=1), with_run(cohort=3), with_run(evaluate_every=2), {**DESCRIPTION, "method": {}}):
+    for other in (
+        with_run(seed=1),
+        with_run(cohort=3),
+        with_run(evaluate_every=2),
+        DESCRIPTION.with_sections({"method": {}}),
+    ):
         assert fingerprint(other, "data") != base
     assert fingerprint(DESCRIPTION, "other data") != base
     assert determining_part(DESCRIPTION)["run"] == {"cohort": 2, "seed": 0}

@@ -38,7 +38,13 @@ def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:
     assert resumed.records == whole.records
     read = fk.Run.load(tmp_path / "run")
     np.testing.assert_array_equal(read.models, whole.models)
-    assert read.config["server_optimizer"] == {"name": "fedadam", "lr": 0.05, "beta1": 0.9, "beta2": 0.99, "tau": 0.001}
+    assert read.config.section("server_optimizer") == {
+        "name": "fedadam",
+        "lr": 0.05,
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "tau": 0.001,
+    }
     assert np.abs(whole.models - plain.models).max() > 0.01
     assert (whole.records[-1]["bytes_down"], whole.records[-1]["bytes_up"]) == tuple(
         plain.records[-1][name] for name in ("bytes_down", "bytes_up")
@@ -88,13 +94,16 @@ def test_a_configuration() -> None:
     config = load(
         None, ["server_optimizer.name=fedadagrad", "server_optimizer.lr=0.02", "run.rounds=1", "run.against=[]"]
     )
-    assert from_dict(config.description()) == config
+    assert from_dict(config.description().sections) == config
     run = execute(config, out=None)
-    assert run.config["server_optimizer"] == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.001}
+    assert run.config.section("server_optimizer") == {"name": "fedadagrad", "lr": 0.02, "beta1": 0.0, "tau": 0.001}
     assert run.summary()["method"] == "fedgroup+fedadagrad"
-    assert "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description()
-    assert "server_optimizer" not in load(None, ["server_optimizer.name=none", "server_optimizer.lr=0.1"]).description()
-    assert "server_optimizer" not in load().description()
+    assert "server_optimizer" not in load(None, ["server_optimizer.name=none"]).description().sections
+    assert (
+        "server_optimizer"
+        not in load(None, ["server_optimizer.name=none", "server_optimizer.lr=0.1"]).description().sections
+    )
+    assert "server_optimizer" not in load().description().sections
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,8 @@ def test_a_run_that_was_kept_in_memory_may_go_on(tiny: FederatedData, whole: tup
 def test_a_shift_is_described_and_another_is_another_run(tiny: FederatedData, tmp_path: Path) -> None:
     short: dict[str, Any] = {"rounds": 1, "against": []}
     run = go(tiny, tmp_path / "run", shift=SwapPart(probability=0.2), **short)
-    assert run.config["shift"] == {"name": "swap_part", "probability": 0.2, "as_coded": False}
-    assert tomllib.loads((tmp_path / "run/config.toml").read_text())["shift"] == run.config["shift"]
+    assert run.config.shift == {"name": "swap_part", "probability": 0.2, "as_coded": False}
+    assert tomllib.loads((tmp_path / "run/config.toml").read_text())["shift"] == run.config.shift
     for other in (SwapPart(probability=0.3), SwapAll(probability=0.2), None):
         with pytest.raises(CheckpointError, match="another configuration"):
             go(tiny, tmp_path / "run", shift=other, resume=True, **short)
@@ -139,7 +139,7 @@ def test_a_shift_is_described_and_another_is_another_run(tiny: FederatedData, tm
 
 def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
     run = go(tiny, tmp_path / "run", shift=None, rounds=2, against=[])
-    assert "shift" not in run.config and "shift" not in (tmp_path / "run/config.toml").read_text()
+    assert "shift" not in run.config.sections and "shift" not in (tmp_path / "run/config.toml").read_text()
     assert column(run, "data_shifts") == column(run, "data_shifts_assigned") == [None] * 3
     assert column(run, "shifts_detected") == [None, 0, 0]
 
@@ -151,7 +151,7 @@ def test_ones_own_shift_is_called_by_its_class(tiny: FederatedData) -> None:
             return current, np.zeros(current.clients, bool)
 
     run = go(tiny, shift=Never(), rounds=1, against=[])
-    assert run.config["shift"] == {"name": "never"}
+    assert run.config.shift == {"name": "never"}
 
 
 def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
             return current.with_rows(*taken), order != np.arange(current.clients)
 
     run = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[])
-    assert run.config["shift"] == {"name": "once", "is": f"{Once.__module__}.{Once.__qualname__}"}
+    assert run.config.shift == {"name": "once", "is": f"{Once.__module__}.{Once.__qualname__}"}
     assert column(run, "data_shifts") == [0, 0, 2, 0]
     again = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[], resume=True)
     assert again.records == run.records

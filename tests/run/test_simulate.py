@@ -22,6 +22,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, MethodError, Storag
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.run.results import Run
+from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
@@ -174,7 +175,6 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(tiny: FederatedDat
 
 UNTYPED = """
 import sys, numpy as np, fedkin as fk
-from tests.option_lists import simulate_arguments
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
 for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"target": "all"}, {"devices": 1.5},
@@ -288,7 +288,7 @@ def test_who_leaves_after_the_last_round_does_not_matter(tiny: FederatedData) ->
 def test_ones_own_method_is_called_by_its_class(tiny: FederatedData, tmp_path: Path) -> None:
     run = fk.simulate(Toy(clusters=3), tiny, mclr(tiny), rounds=2, cohort=4, local=LOCAL, out=tmp_path / "run")
     assert run.summary()["method"] == "toy"
-    assert run.config["method"] == {"name": "toy", "clusters": 3, "warm": 100}
+    assert run.config.method == {"name": "toy", "clusters": 3, "warm": 100}
     same(run, Run.load(tmp_path / "run"))
 
 

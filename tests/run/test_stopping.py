@@ -273,9 +273,9 @@ def test_methods_side_by_side_stop_on_their_own() -> None:
 
 def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
     config = from_dict({"run": {"patience": 7, "until": 0.9}})
-    assert (config.plan.patience, config.plan.until) == (7, 0.9)
+    assert (config.run.patience, config.run.until) == (7, 0.9)
     bare = from_dict({})
-    assert not {"patience", "until"} & set(bare.description()["run"])
+    assert not {"patience", "until"} & set(bare.description().run)
     assert fingerprint(config.description()) == fingerprint(bare.description())  # no number of any round depends on it
 
 

@@ -40,7 +40,7 @@ def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     resumed = simulate(DATA, out=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(resumed.models, whole.models)
     assert resumed.records == whole.records
-    described = resumed.config["local"]
+    described = resumed.config.local
     assert described["schedule"]["every"] == 2 and described["class_weights"] == "balanced"
 
 
@@ -52,7 +52,7 @@ def test_a_recipe_is_read_back_from_a_folder(tmp_path: Path) -> None:
 
 def test_a_run_without_a_recipe_is_described_as_before() -> None:
     before = ["epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "partial"]
-    assert list(simulate(DATA, 1, fk.SGD()).config["local"]) == before
+    assert list(simulate(DATA, 1, fk.SGD()).config.local) == before
 
 
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.FedProx(mu=0.0)], ids=["fedavg", "fedprox"])

@@ -193,8 +193,8 @@ def test_a_damaged_best_round_is_noticed(tmp_path: Path) -> None:
 
 def test_the_validation_split_decides_which_run_it_is(tmp_path: Path) -> None:
     run, other = said(out=tmp_path / "run"), said(data=constant_data(validation=False))
-    assert run.config["data"] == {"name": "constant", "clients": 4, "validation_samples": 40}
-    assert other.config["data"] == {"name": "constant", "clients": 4}
+    assert run.config.data == {"name": "constant", "clients": 4, "validation_samples": 40}
+    assert other.config.data == {"name": "constant", "clients": 4}
     assert fingerprint(run.config) != fingerprint(other.config)
     with pytest.raises(CheckpointError, match=r"data\.validation_samples is 40 there and None here"):
         said(data=constant_data(validation=False), out=tmp_path / "run", resume=True)

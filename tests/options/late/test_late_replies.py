@@ -152,8 +152,14 @@ def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
 
 def test_a_file_has_it(tmp_path: Path) -> None:
     config = load(None, ["late.name=replies", "late.share=0.3"])
-    assert config.options["late"] == {"name": "replies", "max_age": 1, "exponent": 0.5, "share": 0.3, "same": False}
-    assert config.description()["late"] == config.options["late"]
+    assert config.option_entries["late"].values == {
+        "name": "replies",
+        "max_age": 1,
+        "exponent": 0.5,
+        "share": 0.3,
+        "same": False,
+    }
+    assert config.description().section("late") == config.option_entries["late"].values
 
 
 @pytest.mark.parametrize(

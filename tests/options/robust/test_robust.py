@@ -177,7 +177,7 @@ def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Pa
     parts = go(data, out=tmp_path / "parts", resume=True, checkpoint_every=1, **options)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]
-    assert whole.config["robust"]["rule"] == "krum" and whole.config["attack"]["start"] == 2
+    assert whole.config.section("robust")["rule"] == "krum" and whole.config.section("attack")["start"] == 2
 
 
 def test_the_summary_is_of_honest_clients_and_names_the_attackers(data: FederatedData, tmp_path: Path) -> None:
@@ -242,7 +242,10 @@ def test_in_a_configuration() -> None:
     config = load(
         None, ["robust.name=aggregation", "robust.rule=arc+median", "attack.name=byzantine", "attack.share=0.1"]
     )
-    assert config.options["robust"]["rule"] == "arc+median" and config.options["attack"]["share"] == 0.1
+    assert (
+        config.option_entries["robust"].values["rule"] == "arc+median"
+        and config.option_entries["attack"].values["share"] == 0.1
+    )
     with pytest.raises(ConfigError, match="did you mean 'median'"):
         load(None, ["robust.name=aggregation", "robust.rule=medain"])
     with pytest.raises(ConfigError, match="attack"):

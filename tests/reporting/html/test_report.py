@@ -275,7 +275,7 @@ def _with_moves(folder: Path) -> fk.Run:
 
 def test_an_unfinished_run_is_shown_as_far_as_it_got(tmp_path: Path) -> None:
     run = a_run(wandering(10, 6))
-    run.config["run"]["rounds"] = 50
+    run.config.run["rounds"] = 50
     made = contents(read_runs(unfinished(run, tmp_path / "a")))
     assert any("shown up to round 6 of 50" in note for note in made["notes"])
     assert made["runs"][0]["alluvial"]["last"] == 6
@@ -336,7 +336,7 @@ def test_a_seed_that_has_not_begun_is_named(tmp_path: Path) -> None:
     whole = unfinished(dataclasses.replace(run, records=[]), tmp_path / "s")
     import tomli_w
 
-    (whole / "config.toml").write_text(tomli_w.dumps({**run.config, "run": {**run.config["run"], "seeds": 2}}))
+    (whole / "config.toml").write_text(tomli_w.dumps(run.config.with_run(seeds=2).sections))
     unfinished(run, whole / "seeds/0")
     subject = read_runs(whole)
     assert [cell.label for cell in subject.runs] == ["IFCA, seed 0"]
@@ -373,7 +373,7 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     before = file.read_bytes()
     again = client_similarity(run)
     assert file.read_bytes() == before and np.array_equal(again.cosines, made.cosines)
-    other = {**run.config, "run": {**run.config["run"], "seed": 1}}
+    other = run.config.with_run(seed=1).sections
     assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).cosines, made.cosines)
     assert file.read_bytes() != before
     file.write_bytes(b"nonsense")

@@ -30,7 +30,7 @@ def one(method: str, accuracy: float | None, seed: int = 0, traffic: int = 100, 
 
 
 def beside(run: Run, *others: Run) -> Run:
-    return replace(run, against={each.config["method"]["name"]: each for each in others})
+    return replace(run, against={each.config.method_name: each for each in others})
 
 
 def seeds(ours: list[float], theirs: list[float], **more: Any) -> fk.RepeatedRuns:
@@ -143,9 +143,9 @@ def test_scores_and_tests_are_those_of_the_tables() -> None:
 def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> None:
     longer = one("ifca", 0.7)
     shorter = one("fedavg", 0.5)
-    shorter.config["run"]["rounds"] = 2
+    shorter.config.run["rounds"] = 2
     shorter.records.pop()
-    longer.config["run"]["rounds"] = 2
+    longer.config.run["rounds"] = 2
     assert sentence(beside(longer, shorter)).startswith(
         "So far: IFCA +0.0 points of test accuracy over FedAvg after 1 "
     )
@@ -153,7 +153,7 @@ def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> N
 
 def stopped(run: Run, accuracy: float) -> Run:
     """The run as one that was to have 25 rounds, scored on validation samples, with its test accuracy."""
-    run.config["run"]["rounds"] = 25
+    run.config.run["rounds"] = 25
     for record in run.records:
         record["split"] = "validation"
     stop = {"round": run.records[-1]["round"], "of": 25, "reason": "run.patience = 2"}

@@ -48,8 +48,8 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_server_and_sites_can_be_read_and_agree(four: Deployment) -> None:
     server = load_server(four.folder / "server.toml")
     assert (server.federation.capacity, server.federation.wait_for, server.run.cohort) == (8, 4, 4)
-    assert (server.method["name"], server.method["clusters"]) == ("flexcfl", 2)
-    assert [entry["name"] for entry in server.against] == ["fedavg"]
+    assert (server.method.name, server.method.values["clusters"]) == ("flexcfl", 2)
+    assert [entry.name for entry in server.against] == ["fedavg"]
     assert four.sites == four.new == [f"site-{k}" for k in range(4)]
     for k, name in enumerate(four.sites):
         client = load_client(four.folder / name / "client.toml")
@@ -234,8 +234,12 @@ def test_settings_are_written_to_the_files_of_their_sections(tmp_path: Path) -> 
     folder = init(tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]).folder
     server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
     assert (server.federation.name, server.federation.deadline, server.federation.capacity) == ("north", 60, 8)
-    assert (server.model["name"], server.local.lr, server.method["name"]) == ("mlp", 0.2, "ifca")
-    assert (client.site.federation, client.data["samples"], client.shared_digest) == ("north", 30, server.shared_digest)
+    assert (server.model.name, server.local.lr, server.method.name) == ("mlp", 0.2, "ifca")
+    assert (client.site.federation, client.data_values["samples"], client.shared_digest) == (
+        "north",
+        30,
+        server.shared_digest,
+    )
     assert Path(client.site.folder) == folder / "site-1/own"
 
 
@@ -243,7 +247,7 @@ def test_data_in_a_file_of_each_site(tmp_path: Path) -> None:
     settings = ["data.name=file", "data.path=mine.npz", "samples.shape=[6]", "samples.classes=2"]
     folder = init(tmp_path / "fed", 2, settings=settings).folder
     client = load_client(folder / "site-1/client.toml")
-    assert client.data["path"] == str(folder / "site-1/mine.npz") and client.site.clients is None
+    assert client.data_values["path"] == str(folder / "site-1/mine.npz") and client.site.clients is None
 
 
 def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_sites_number_text_labels_alike(tmp_path: Path) -> None:
         init(tmp_path / "fed", 2, settings=settings)
     folder = init(tmp_path / "fed", 2, settings=[*settings, "data.label_names=['well', 'ill', 'dead']"]).folder
     client = load_client(folder / "site-1/client.toml")
-    assert client.data["label_names"] == ["well", "ill", "dead"] and client.samples.classes == 3
+    assert client.data_values["label_names"] == ["well", "ill", "dead"] and client.samples.classes == 3
 
 
 def test_without_cryptography(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

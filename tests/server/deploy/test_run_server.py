@@ -207,7 +207,7 @@ def test_an_option_of_ones_own_is_that_of_the_simulator(lab: Lab, monkeypatch: p
 def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     run = lab.serve(rounds=2, more='[late]\nname = "replies"\nmax_age = 2')
-    assert run.config["late"]["max_age"] == 2 and run.records[-1]["late_used"] == 0
+    assert run.config.section("late")["max_age"] == 2 and run.records[-1]["late_used"] == 0
     for wrong, message in (
         ("share = 0.2", "late.share: real clients are late by themselves"),
         ("max_aeg = 2", "did you mean 'max_age'"),
@@ -219,7 +219,7 @@ def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
 def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more='[secret]\nname = "sums"\nexamples_cap = 20')
-    assert run.summary()["secret"]["answered"] == 2 * CLIENTS and run.config["secret"]["examples_cap"] == 20
+    assert run.summary()["secret"]["answered"] == 2 * CLIENTS and run.config.section("secret")["examples_cap"] == 20
     with pytest.raises(ConfigError, match=r"secret\.dropout: real clients drop out by themselves"):
         lab.serve(method=FEDAVG, more='[secret]\nname = "sums"\ndropout = 0.1')
 

@@ -28,6 +28,7 @@ from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import model_from_config
 from tests.conftest import ROOT
+from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 from tests.simulation.torch.twins import of_jax
 
@@ -66,7 +67,7 @@ def test_a_module_is_simulated_as_it_is() -> None:
     run = go(module, rounds=8, against=[fk.FedAvg()])
     ours, theirs = run.summary(), run.against["fedavg"].summary()
     assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"] and ours["ari"] == 1
-    assert run.config["model"] == DESCRIBED
+    assert run.config.model == DESCRIBED
     assert run.models.shape == (2, 42)
 
 
@@ -309,7 +310,6 @@ def test_without_pytorch_there_is_one_clear_line() -> None:
 import sys
 sys.modules["torch"] = None
 import fedkin as fk
-from tests.option_lists import simulate_arguments
 try:
     fk.torch_model(lambda: None)
 except fk.MissingExtra as error:
