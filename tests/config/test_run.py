@@ -113,7 +113,7 @@ def test_every_key_has_the_value_default(file: Path) -> None:
 
 def test_data_with_a_path_are_a_file() -> None:
     config = load(None, ["data.path=my.csv", "data.label=outcome", "data.client=hospital", "data.features=['a', 'b']"])
-    assert config.data == {
+    assert config.data.values == {
         "name": "file",
         "path": "my.csv",
         "label": "outcome",

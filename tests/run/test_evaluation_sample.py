@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,11 @@ def test_a_run_scores_a_sample_in_each_round_and_everybody_at_the_end(tiny: Fede
 
 
 def test_a_run_that_ends_early_scores_everybody_once(tiny: FederatedData) -> None:
-    run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, scoring=fk.Scoring(evaluate_clients=4), callbacks=lambda record: fk.STOP if record["round"] == 2 else None)  # fmt: skip
+    def stop(record: dict[str, Any]) -> str | None:
+        return fk.STOP if record["round"] == 2 else None
+
+    scoring = fk.Scoring(evaluate_clients=4)
+    run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=9, cohort=6, scoring=scoring, callbacks=stop)
     whole = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=2, cohort=6)
     assert run.records[-1]["evaluated"] <= 4
     assert run.summary()["final_accuracy"] == whole.summary()["final_accuracy"]

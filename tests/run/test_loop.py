@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.method import UNASSIGNED
@@ -32,9 +33,9 @@ class Killed(Exception):
     """Stands for a process that is gone."""
 
 
-def described(plan: Plan) -> dict[str, Any]:
+def described(plan: Plan) -> Description:
     """A description, as far as a folder cares."""
-    return {"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}}
+    return Description({"method": {"name": "toy"}, "run": {"rounds": plan.rounds, "seed": plan.seed}})
 
 
 def test_cohorts_depend_on_seed_and_round_only() -> None:
