@@ -22,10 +22,11 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.fingerprint import fingerprint
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
-from fedkin.run.lifecycle import Digests, Experiment, Methods
+from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, holds_run
 from fedkin.run.simulate import from_config
+from fedkin.run.worlds import Digests, Methods
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 

@@ -24,14 +24,14 @@ _PANELS = 4
 
 def save(run: Run, folder: Path) -> list[Path]:
     """Write ``topology.png`` and ``topology.svg`` where clients are peers; else nothing."""
-    return save_as(lambda: draw(run), folder / "topology") if trust_over_time(run) else []
+    return save_as(lambda: draw(run), folder / "topology") if trust_over_time(run.records, len(run.assignment)) else []
 
 
 def draw(run: Run) -> Figure:
     """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of the rounds; below,
     where true clusters are known, precision and recall of their neighbours."""
     known = "true_cluster" in run.clients
-    trust = trust_over_time(run)
+    trust = trust_over_time(run.records, len(run.assignment))
     rounds = [r for r in trust if trust[r].any()] or list(trust)
     rounds = sorted({rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)})
     figure = new_figure(max(6.4, 2.6 * len(rounds)), 6.0 if known else 3.6)

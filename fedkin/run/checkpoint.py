@@ -22,13 +22,23 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.run.metrics.final import BestRound
 
 LAYOUT = "6"  # of the header; another layout is refused, not guessed at
 _BEST = "best/"  # in front of the names of arrays of the best round
 _MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
 _OPTIONS = "options/"  # in front of a section and the name of an array of that option
 _log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True)
+class BestRound:
+    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
+    test it later."""
+
+    round: int
+    accuracy: float  # on validation samples
+    state: State
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Int
 
 from fedkin.config.description import Description
 from fedkin.config.plan import Plan
-from fedkin.config.registry import Entry
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
-from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
@@ -28,63 +25,14 @@ from fedkin.run.fingerprint import fingerprint
 from fedkin.run.loop import RunState, run
 from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
-from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.parts import Parts
 from fedkin.run.results import Run
 from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.trust_graph import peer_columns
+from fedkin.run.worlds import ClientFacts, Digests, Methods, WorldFactory, method_places
 from fedkin.tracking.tracker import Tracker, dispatching
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Digests = tuple[str, ...]  # what decides numbers and is not in the description, such as the data and the model
-Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
-
-
-class ClientFacts(NamedTuple):
-    """What the table of clients says of all N clients besides their scores."""
-
-    samples: Int[np.ndarray, "N"]
-    names: Sequence[str] | None = None
-    true_clusters: Int[np.ndarray, "N"] | None = None
-
-
-class OpenWorld(NamedTuple):
-    """The world of one run, and what is known of it besides."""
-
-    world: World
-    client_facts: Callable[[], ClientFacts]  # at the end of the run
-    ground_truth: Callable[[], GroundTruth] = GroundTruth  # of the present round
-    parts: Parts | None = None  # what runs here is made of
-
-
-@runtime_checkable
-class WorldFactory(Protocol):
-    """Where runs take place: a simulation, or a federation with a server. Each run has a world of its own."""
-
-    @property
-    def clients(self) -> int:
-        """The number of clients, including those that arrive later."""
-        ...
-
-    @property
-    def spec(self) -> ModelSpec:
-        """The model's size and layers."""
-        ...
-
-    def digests(self) -> Digests:
-        """What decides numbers and is not in the description."""
-        ...
-
-    def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
-        """Refuse (ConfigError) methods, with these options, that cannot run here."""
-        ...
-
-    def open(self, entry: Values, method: Method) -> OpenWorld:
-        """A new world for a run of a method; ``entry`` is its entry in the description."""
-        ...
-
 
 W = TypeVar("W", bound=WorldFactory)
 
@@ -239,20 +187,6 @@ def _folder(out: Path | None, description: Description, identity: str, resume: b
     if resume:
         return Folder.reopen(out, description, identity, warns=warns)
     return Folder.create(out, description, identity)
-
-
-def named_methods(entries: Iterable[Entry]) -> Methods:
-    """The methods of a configuration, each with its entry in a description.
-
-    Args:
-        entries: of the methods.
-    """
-    return [(entry.values, entry.made) for entry in entries]
-
-
-def method_places(methods: Methods) -> list[str]:
-    """Where each method stands in a configuration, for messages."""
-    return ["method", *(f"run.against: {entry['name']}" for entry, _ in methods[1:])]
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:

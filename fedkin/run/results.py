@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,10 @@ class Run(ModelAccess):
         ``migration_delay``, the rounds that took; ``newcomer_delay``, rounds from a client's first cluster to the
         matched one, over those that got there.
         """
+        return dict(self._summary)
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
         best = best_record(self.records)
         last, target = self.records[-1], self.config.target
         reached = first_to_reach(self.records, target)

@@ -26,9 +26,10 @@ from fedkin.run.callbacks import Callback, OnRound, by_kind
 from fedkin.run.description import description_of, label_names, method_name, plain_values
 from fedkin.run.folder_lock import folder_lock
 from fedkin.run.interruption import interruptible
-from fedkin.run.lifecycle import Experiment, Methods, named_methods
+from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
+from fedkin.run.worlds import Methods, named_methods
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,9 +15,6 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.methods.decentralized import PeerState
 from fedkin.run.metrics.accuracy import finite_or_none
-
-if TYPE_CHECKING:
-    from fedkin.run.results import Run
 
 
 def peers_record(
@@ -96,13 +93,15 @@ def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
     return np.unpackbits(bits, count=peers * peers).astype(bool).reshape(peers, peers)
 
 
-def trust_over_time(run: Run) -> dict[int, Bool[np.ndarray, "N N"]]:
-    """The trust graph (row i: whom peer i trusts) after the rounds in which it was stored; empty without peers."""
-    return {
-        r["round"]: unpack_trust(r["trust"], len(run.assignment))
-        for r in run.records
-        if isinstance(r.get("trust"), str)
-    }
+def trust_over_time(records: Sequence[Record], peers: int) -> dict[int, Bool[np.ndarray, "N N"]]:
+    """The trust graph after the rounds in which it was stored: row i says whom peer i trusts. Empty without peers.
+
+    Args:
+        records: of a run.
+        peers: how many peers the run has.
+    """
+    stored = [record for record in records if isinstance(record.get("trust"), str)]
+    return {record["round"]: unpack_trust(record["trust"], peers) for record in stored}
 
 
 def _mean(values: Float[np.ndarray, "c"]) -> float | None:

@@ -76,14 +76,15 @@ def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
     assert headings[:3] == ["after round 1", "after round 3", "after round 6"]
     assert [axes.get_title(loc="left") for axes in draw(run).axes][3:] == ["Neighbours"]
     assert [orange(axes) for axes in draw(run).axes[:3]] == [
-        int((trust & (TRUTH[:, None] != TRUTH)).sum()) for trust in list(trust_over_time(run).values())[1:]
+        int((trust & (TRUTH[:, None] != TRUTH)).sum())
+        for trust in list(trust_over_time(run.records, len(run.assignment)).values())[1:]
     ]
 
 
 def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(run: fk.Run, unknown: fk.Run) -> None:
     """No lower panel, no orange lines, though the same peers trust across what they look like to be kinds."""
-    kept, kind = trust_over_time(unknown), unknown.assignment
-    np.testing.assert_array_equal(kept[6], trust_over_time(run)[6])
+    kept, kind = trust_over_time(unknown.records, len(unknown.assignment)), unknown.assignment
+    np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])
     assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
     axes = draw(unknown).axes
     assert [panel.get_title() for panel in axes] == ["after round 1", "after round 3", "after round 6"]

@@ -98,7 +98,7 @@ def run() -> fk.Run:
 
 
 def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
-    kept = trust_over_time(run)
+    kept = trust_over_time(run.records, len(run.assignment))
     assert isinstance(run.state, PeerState)
     assert list(kept) == [0, 1, 3, 6] and not kept[0].any()
     np.testing.assert_array_equal(kept[6], run.state.trust)
@@ -125,5 +125,5 @@ def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
 def test_without_peers_there_is_no_trust() -> None:
     data = fk.planted("digits", "rotation", clusters=2, clients=4, samples=20, test_samples=4)
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4)
-    assert trust_over_time(run) == {}
+    assert trust_over_time(run.records, len(run.assignment)) == {}
     assert "messages" not in run.summary() and "messages_got" not in run.clients

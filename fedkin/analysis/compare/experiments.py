@@ -13,11 +13,12 @@ from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.records import Record
 from fedkin.run.callbacks import OnRound
 from fedkin.run.fingerprint import fingerprint
-from fedkin.run.lifecycle import Digests, Experiment, Methods, named_methods
+from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.run_folder import holds_run
 from fedkin.run.simulate import from_config
 from fedkin.run.simulated_worlds import SimulatedWorlds
+from fedkin.run.worlds import Digests, Methods, named_methods
 
 SimulatedExperiment = Experiment[SimulatedWorlds]
 Pair = tuple[str, str]  # labels of a setting and of a method

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import HONEST
 from fedkin.methods.policies import cluster_by_loss
+from fedkin.run.checkpoint import BestRound
 from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -38,17 +39,6 @@ FINAL = (
     "secret",
 )  # entries of a summary that no round's record has
 _log = logging.getLogger("fedkin")
-
-
-@dataclass(frozen=True)
-class BestRound:
-    """The complete round with the highest accuracy on validation samples, the first of equals, and all that it takes to
-    test it later."""
-
-    round: int
-    accuracy: float  # on validation samples
-    state: State
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # of clients, where a part of their models is theirs
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
