@@ -262,7 +262,7 @@ def values_of(part: ast.AST) -> dict[str, str]:
 
 
 def owners_read(part: ast.AST) -> set[tuple[str, str]]:
-    """What is read of what: (needs, model) and (model, hidden_layers) of ``needs.model.hidden_layers``."""
+    """Pairs of a value and what is read of it: (needs, model), (model, because) of one chain."""
     kinds = values_of(part)
     read = set()
     for node in ast.walk(part):
