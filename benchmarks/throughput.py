@@ -68,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.models.split(","):
         for method in options.methods.split(","):
-            together = requirements_of(make(method)).full_cohort
+            together = requirements_of(make(method)).rounds.full_cohort
             clients = options.clients or (PEERS if together else CLIENTS)
             cohort = options.cohort or (clients if together else COHORT)
             try:

@@ -47,7 +47,15 @@ if TYPE_CHECKING:
     from fedkin.core.method import State as State
     from fedkin.core.progress import Progress as Progress
     from fedkin.core.randomness import Stream as Stream
+    from fedkin.core.requirements import AtLeast as AtLeast
+    from fedkin.core.requirements import ClientReads as ClientReads
+    from fedkin.core.requirements import DataNeeds as DataNeeds
+    from fedkin.core.requirements import MemoryNeeds as MemoryNeeds
+    from fedkin.core.requirements import ModelChanges as ModelChanges
+    from fedkin.core.requirements import ModelNeeds as ModelNeeds
+    from fedkin.core.requirements import ModelParts as ModelParts
     from fedkin.core.requirements import Requirements as Requirements
+    from fedkin.core.requirements import RoundNeeds as RoundNeeds
     from fedkin.core.schedule import Schedule as Schedule
     from fedkin.core.training import SGD as SGD
     from fedkin.core.training import Adam as Adam
@@ -105,16 +113,19 @@ _HOME = {
     "Adam": "fedkin.core.training",
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
+    "AtLeast": "fedkin.core.requirements",
     "Byzantine": "fedkin.options.attack.byzantine",
     "CheckpointError": "fedkin.core.errors",
     "ClientDP": "fedkin.options.privacy.client_dp",
     "ChecksumError": "fedkin.core.errors",
+    "ClientReads": "fedkin.core.requirements",
     "Clustered": "fedkin.estimator",
     "Cohort": "fedkin.config.plan",
     "Comparison": "fedkin.analysis.compare.comparison",
     "Compute": "fedkin.config.plan",
     "ConfigError": "fedkin.core.errors",
     "DataError": "fedkin.core.errors",
+    "DataNeeds": "fedkin.core.requirements",
     "EpsStudy": "fedkin.analysis.eps_study",
     "FedAdagrad": "fedkin.options.server_optimizer",
     "FedAdam": "fedkin.options.server_optimizer",
@@ -125,9 +136,13 @@ _HOME = {
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
     "Measure": "fedkin.measures.measure",
+    "MemoryNeeds": "fedkin.core.requirements",
     "Method": "fedkin.core.method",
     "MethodError": "fedkin.core.errors",
     "MissingExtra": "fedkin.core.errors",
+    "ModelChanges": "fedkin.core.requirements",
+    "ModelNeeds": "fedkin.core.requirements",
+    "ModelParts": "fedkin.core.requirements",
     "WorkerError": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.layout",
@@ -139,6 +154,7 @@ _HOME = {
     "RepeatedRuns": "fedkin.analysis.repeated_runs",
     "Requirements": "fedkin.core.requirements",
     "RobustAggregation": "fedkin.options.robust.robust",
+    "RoundNeeds": "fedkin.core.requirements",
     "Run": "fedkin.run.results",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",

@@ -243,7 +243,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         """The method, with no more clusters than clients."""
         method = self._named_method(clients) if isinstance(self.method, str) else self.method
         check_method(method)
-        if requirements_of(method).detectors:
+        if requirements_of(method).model.detectors:
             raise MethodError(f"{type(method).__name__} trains detectors, not classifiers: run it with fk.simulate")
         return method
 

@@ -21,7 +21,7 @@ import fedkin as fk
 from fedkin.core.errors import MethodError
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import DataNeeds, Requirements
 from fedkin.core.world import World
 from fedkin.methods.fedavg import train_and_average
 
@@ -33,7 +33,7 @@ class TrueClusters:
     """A model for each true cluster, from one common start."""
 
     def requirements(self) -> Requirements:
-        return Requirements(true_clusters=True)
+        return Requirements(data=DataNeeds(true_clusters=True))
 
     def init(self, world: World, stream: Stream) -> State:
         """Raises MethodError where the true clusters are not known."""

@@ -1,4 +1,4 @@
-"""What a method needs of the federation, the plan and the model that it runs with, declared by the method itself."""
+"""What a method needs of the federation, the plan and the model, declared by the method itself."""
 
 from __future__ import annotations
 
@@ -10,77 +10,164 @@ from fedkin.core.task import Task
 
 
 @dataclass(frozen=True)
-class Requirements:
-    """The needs of a method with its present options. By default it needs nothing that any federation lacks.
-
-    Where an option of the method decides a need, ``.._because`` names it, so that a refusal can say what to change.
+class AtLeast:
+    """A lowest number of clients.
 
     Attributes:
-        clients: the federation has at least so many: one for each cluster, or a peer and its neighbours.
-        clients_because: the option that grows with ``clients``.
-        cohort: a round has at least so many clients.
-        cohort_because: the option that grows with ``cohort``.
-        full_cohort: all clients take part in every round; it runs with fewer, but not as meant.
-        first_clustering: the first round in which clusters can be made; 0: before the first round, or never.
-        rounds_of_a_peer: stage one of a peer has so many of its own rounds, and it must have more.
-        peers: clients decide for themselves, and there is no server.
-        true_clusters: the true clusters must be known, as only a simulation knows them.
+        number: there are at least so many.
+        because: the method's option that grows with it, so that a refusal can say what to change;
+            empty: none.
+    """
+
+    number: int = 1
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class ModelNeeds:
+    """What a method needs of the model.
+
+    Attributes:
         detectors: models have one score, of one class; else a score for every class.
         last_layer: the model's last layer must be known.
-        last_layer_because: the option for which it must be.
+        because: the option for which the last layer must be known; empty: none.
         hidden_layers: the model has layers before its last one.
-        updates: ``single`` where updates are read one by one, ``means`` where their means over clients are enough.
-        updates_because: the option for which single updates are read, where another value needs means only.
-        sends: what else than updates of whole models, of which means are enough, leaves the clients for it; empty:
-            nothing.
-        common_start: clients begin from one model, made from the seed, and what they have become since is compared or
-            averaged without a server: it must be the same for all.
-        changes_models: the option by which models are changed between rounds besides being averaged; empty: none is.
-        replaces_models: what becomes of models in every run besides being averaged, so that no server optimiser can
-            step them; empty: nothing.
-        earlier_samples: clients keep the samples of earlier steps of a stream: they are trained on, and new ones are
-            those that were not there before.
-        shared_head: what clients are clustered by that depends on last layers of shared models, so that no client can
-            have one of its own; empty: nothing.
-        own_part: what is each client's own already, or trained in another way, so that nothing more can be;
-            empty: nothing.
-        keeps_clusters: a client stays in its cluster, a cluster is a model and nothing else, and there may be more of
-            them from one round to the next: so a robust rule may split them.
-        kept_models: so many vectors of a model's size are kept for every client from round to round.
-        compares_all: all clients are compared with each other at once, by what they have sent.
-        newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is enough.
-        start_sums: noisy sums of all clients that its cold start needs, where it is private.
+    """
+
+    detectors: bool = False
+    last_layer: bool = False
+    because: str = ""
+    hidden_layers: bool = False
+
+
+@dataclass(frozen=True)
+class ClientReads:
+    """What is read of each client alone, which no sum over clients can replace.
+
+    Attributes:
+        updates: ``single`` where updates are read one by one, ``means`` where their means over
+            clients are enough.
+        because: the option for which single updates are read, where another value needs means only.
+        besides: what else than updates of whole models leaves each client; empty: nothing.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
-    clients: int = 1
-    clients_because: str = ""
-    cohort: int = 1
-    cohort_because: str = ""
+    updates: Literal["means", "single"] = "means"
+    because: str = ""
+    besides: str = ""
+    standing: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelChanges:
+    """How models change between rounds besides being averaged.
+
+    No server optimiser can step such models.
+
+    Attributes:
+        by_option: the option with which they do; empty: there is none.
+        always: what becomes of them in every run, such as ``copies models``; empty: nothing.
+    """
+
+    by_option: str = ""
+    always: str = ""
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """Which parts of models are each client's own, and which must be shared.
+
+    Attributes:
+        own: what is each client's own already, or trained in another way, so that nothing more can
+            be; empty: nothing.
+        shared_head: what clients are compared by that depends on last layers of shared models, so
+            that no client can have one of its own; empty: nothing.
+    """
+
+    own: str = ""
+    shared_head: str = ""
+
+
+@dataclass(frozen=True)
+class RoundNeeds:
+    """Which rounds a method is meant for. It runs with others, after a warning.
+
+    Attributes:
+        full_cohort: all clients take part in every round.
+        first_clustering: the first round in which clusters can be made; 0: before the first round,
+            or never.
+        stage_one: the first stage of a peer has so many of its own rounds, and it must have more.
+    """
+
     full_cohort: bool = False
     first_clustering: int = 0
-    rounds_of_a_peer: int = 0
-    peers: bool = False
-    true_clusters: bool = False
-    detectors: bool = False
-    last_layer: bool = False
-    last_layer_because: str = ""
-    hidden_layers: bool = False
-    updates: Literal["means", "single"] = "means"
-    updates_because: str = ""
-    sends: str = ""
-    common_start: bool = False
-    changes_models: str = ""
-    replaces_models: str = ""
-    earlier_samples: bool = False
-    shared_head: str = ""
-    own_part: str = ""
-    keeps_clusters: bool = False
+    stage_one: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """What a method keeps that grows with the number of clients.
+
+    Attributes:
+        kept_models: so many vectors of a model's size are kept for every client between rounds.
+        compares_all: all clients are compared with each other at once, by what they have sent.
+    """
+
     kept_models: int = 0
     compares_all: bool = False
+
+
+@dataclass(frozen=True)
+class DataNeeds:
+    """What a method needs of clients' data.
+
+    Attributes:
+        true_clusters: the true clusters must be known, as only a simulation knows them.
+        earlier_samples: clients keep the samples of earlier steps of a stream. They are trained on,
+            and new ones are those that were not there before.
+        newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is
+            enough.
+    """
+
+    true_clusters: bool = False
+    earlier_samples: bool = False
     newcomer_labels: bool = True
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The needs of a method with its present options.
+
+    By default it needs nothing that any federation lacks.
+
+    Attributes:
+        clients: of the federation: one for each cluster, or a peer and its neighbours.
+        cohort: clients of a round.
+        model: what the model must be.
+        reads: what is read of each client alone.
+        changes: how models change besides being averaged.
+        parts: which parts of models are clients' own, or must be shared.
+        rounds: which rounds it is meant for.
+        memory: what it keeps of each client.
+        data: what clients' data must be.
+        peers: clients decide for themselves, and there is no server.
+        keeps_clusters: a client stays in its cluster, a cluster is a model and nothing else, and
+            there may be more of them from one round to the next: so a robust rule may split them.
+        start_sums: noisy sums of all clients that its cold start needs, where it is private.
+    """
+
+    clients: AtLeast = AtLeast()
+    cohort: AtLeast = AtLeast()
+    model: ModelNeeds = ModelNeeds()
+    reads: ClientReads = ClientReads()
+    changes: ModelChanges = ModelChanges()
+    parts: ModelParts = ModelParts()
+    rounds: RoundNeeds = RoundNeeds()
+    memory: MemoryNeeds = MemoryNeeds()
+    data: DataNeeds = DataNeeds()
+    peers: bool = False
+    keeps_clusters: bool = False
     start_sums: int = 0
-    standing: tuple[Task, ...] = ()
 
 
 def requirements_of(method: Any) -> Requirements:
@@ -99,25 +186,26 @@ def requirements_of(method: Any) -> Requirements:
     return requirements
 
 
-def count_and_cure(method: Any, need: int, have: int, option: str, where: str = "method") -> tuple[str, str]:
+def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method") -> tuple[str, str]:
     """The words about a number of clients that is needed, and about the option behind it.
 
     Args:
         method: whose need it is.
-        need: how many clients.
+        need: how many clients, and the option of the method that this grows with.
         have: how many there are.
-        option: the method's, which grows with the need; empty: none.
         where: the method's place in the configuration.
 
     Returns:
-        Such as ``5 clients (clusters = 5)`` and ``method.clusters=3``; the second is empty without an option that
-        can be low enough.
+        Such as ``5 clients (clusters = 5)`` and ``method.clusters=3``. The second is empty without
+        an option that can be low enough.
     """
-    count = f"{need} client{'s' if need > 1 else ''}"
+    option = need.because
+    count = f"{need.number} client{'s' if need.number > 1 else ''}"
     if not option:
         return count, ""
     value = getattr(method, option, None)
-    value = need if value is None else value  # an option that is left out has a default of its own
-    enough = value - (need - have)
+    if value is None:  # an option that is left out has a default of its own
+        value = need.number
+    enough = value - (need.number - have)
     place = f"{where}.{option}" if where == "method" else option
     return f"{count} ({option} = {value})", f"{place}={enough}" if enough > 0 else ""

@@ -29,7 +29,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import MemoryNeeds, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_fraction, check_positive
 from fedkin.core.world import World
@@ -66,7 +66,10 @@ class APFL:
             check_positive("share_lr", self.share_lr)
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="models of clients", kept_models=1)
+        return Requirements(
+            parts=ModelParts(own="models of clients"),
+            memory=MemoryNeeds(kept_models=1),
+        )
 
     def init(self, world: World, stream: Stream) -> APFLState:
         first = single_model_state(world, stream)

@@ -108,7 +108,8 @@ class Athena(LastLayerClustering):
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def requirements(self) -> Requirements:
-        return replace(super().requirements(), detectors=True)
+        needs = super().requirements()
+        return replace(needs, model=replace(needs.model, detectors=True))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
         """Refuse (MethodError) a given assignment of another number of clients."""

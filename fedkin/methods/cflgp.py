@@ -38,7 +38,14 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    MemoryNeeds,
+    ModelParts,
+    Requirements,
+    RoundNeeds,
+)
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.gram import gram
@@ -92,8 +99,13 @@ class CFLGP:
         check_choice("weighting", self.weighting, ("mean", "as_coded"))
 
     def requirements(self) -> Requirements:
-        needs = Requirements(self.clusters or 3, "clusters", first_clustering=self.warm_up + 1, updates="single")
-        return replace(needs, shared_head="gradients at one model", kept_models=1, compares_all=True)
+        return Requirements(
+            clients=AtLeast(self.clusters or 3, because="clusters"),
+            reads=ClientReads(updates="single"),
+            parts=ModelParts(shared_head="gradients at one model"),
+            rounds=RoundNeeds(first_clustering=self.warm_up + 1),
+            memory=MemoryNeeds(kept_models=1, compares_all=True),
+        )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
         """One model, and all clients in its cluster. Raises MethodError where there are fewer clients than clusters."""

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from fedkin.core.method import AssignedModels, State
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, Requirements, RoundNeeds
 from fedkin.core.world import World
 from fedkin.measures.cosine import column_blocks, cosine_from
 from fedkin.tasks.ask import Ask
@@ -85,10 +85,14 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """No server, all peers in every round, and models that can be averaged as they have one start."""
-        clients = self.neighbours + 1
-        needs = Requirements(clients, "neighbours", full_cohort=True, updates="single", common_start=True)
-        return replace(needs, peers=True, compares_all=True)
+        """No server, all peers in every round, and all models to compare."""
+        return Requirements(
+            clients=AtLeast(self.neighbours + 1, because="neighbours"),
+            reads=ClientReads(updates="single"),
+            rounds=RoundNeeds(full_cohort=True),
+            memory=MemoryNeeds(compares_all=True),
+            peers=True,
+        )
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

@@ -35,7 +35,7 @@ from fedkin.clustering.drift import choose_models, merge_models
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ClientReads, DataNeeds, ModelChanges, ModelParts, Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import About
@@ -89,8 +89,12 @@ class FedDrift:
         check_choice("eager", self.eager, (True, False))
 
     def requirements(self) -> Requirements:
-        own, replaced = "models for parts of each client's samples", "copies models where data drift, and merges them"
-        return Requirements(own_part=own, sends="scores of all models", replaces_models=replaced, earlier_samples=True)
+        return Requirements(
+            reads=ClientReads(besides="scores of all models"),
+            changes=ModelChanges(always="copies models where data drift, and merges them"),
+            parts=ModelParts(own="models for parts of each client's samples"),
+            data=DataNeeds(earlier_samples=True),
+        )
 
     def init(self, world: World, stream: Stream) -> FedDriftState:
         N, none = world.total_clients, np.zeros((world.total_clients, 0), np.int64)

@@ -39,7 +39,7 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -86,8 +86,11 @@ class FedEM:
         check_choice("average_over", self.average_over, ("all", "cohort"))
 
     def requirements(self) -> Requirements:
-        own = "mixtures of each client's own"
-        return Requirements(self.clusters, clients_because="clusters", own_part=own, sends="shares of clusters")
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(besides="shares of clusters"),
+            parts=ModelParts(own="mixtures of each client's own"),
+        )
 
     def init(self, world: World, stream: Stream) -> MixtureState:
         """K different random models, of which all clients have 1/K; MethodError where some of them are equal."""

@@ -31,7 +31,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
@@ -100,7 +100,10 @@ class FedGroup:
         check_choice("normalize", self.normalize, (True, False))
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, clients_because="clusters", updates="single", common_start=True)
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(updates="single"),
+        )
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
         """Group cold start (Alg. 4), then client cold start of all others."""

@@ -31,7 +31,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ClientReads, ModelNeeds, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
@@ -66,7 +66,11 @@ class FedPer:
             check_positive_integer("head_epochs", self.head_epochs)
 
     def requirements(self) -> Requirements:
-        return Requirements(last_layer=True, hidden_layers=True, own_part="heads of clients", sends="bodies of models")
+        return Requirements(
+            model=ModelNeeds(last_layer=True, hidden_layers=True),
+            reads=ClientReads(besides="bodies of models"),
+            parts=ModelParts(own="heads of clients"),
+        )
 
     def init(self, world: World, stream: Stream) -> FedPerState:
         """Raises MethodError where the last layer is not known, or is the whole model."""

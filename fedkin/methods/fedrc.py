@@ -32,7 +32,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -86,8 +86,11 @@ class FedRC:
         check_choice("hard", self.hard, (True, False))
 
     def requirements(self) -> Requirements:
-        own = "mixtures of each client's own"
-        return Requirements(self.clusters, clients_because="clusters", own_part=own, sends="shares of clusters")
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(besides="shares of clusters"),
+            parts=ModelParts(own="mixtures of each client's own"),
+        )
 
     def init(self, world: World, stream: Stream) -> FedRCState:
         """K different random models; all clients have 1/K of each.

@@ -36,7 +36,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.pca import count_distinct, principal_scores
@@ -94,14 +94,12 @@ class FedSim:
 
     def requirements(self) -> Requirements:
         """A cohort is divided into the clusters."""
-        clusters = self.clusters
+        clusters = AtLeast(self.clusters, because="clusters")
         return Requirements(
-            clusters,
-            clients_because="clusters",
+            clients=clusters,
             cohort=clusters,
-            cohort_because="clusters",
-            updates="single",
-            shared_head="gradients at one model",
+            reads=ClientReads(updates="single"),
+            parts=ModelParts(shared_head="gradients at one model"),
         )
 
     def init(self, world: World, stream: Stream) -> FedSimState:

@@ -33,7 +33,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
@@ -93,7 +93,12 @@ class FedSoft:
         check_positive("floor", self.floor)
 
     def requirements(self) -> Requirements:
-        return Requirements(self.clusters, "clusters", updates="single", own_part="models of clients", kept_models=1)
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(updates="single"),
+            parts=ModelParts(own="models of clients"),
+            memory=MemoryNeeds(kept_models=1),
+        )
 
     def init(self, world: World, stream: Stream) -> FedSoftState:
         """K different random centres. Raises MethodError where some of them are equal."""

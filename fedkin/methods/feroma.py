@@ -31,7 +31,15 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    ClientReads,
+    DataNeeds,
+    MemoryNeeds,
+    ModelChanges,
+    ModelNeeds,
+    ModelParts,
+    Requirements,
+)
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
@@ -81,9 +89,14 @@ class FEROMA:
             check_not_negative(name, getattr(self, name))
 
     def requirements(self) -> Requirements:
-        own, stored = "a mix of models for each client", "stores each client's own solution"
-        needs = Requirements(last_layer=True, updates="single", newcomer_labels=False, kept_models=1)
-        return replace(needs, own_part=own, replaces_models=stored)
+        return Requirements(
+            model=ModelNeeds(last_layer=True),
+            reads=ClientReads(updates="single"),
+            changes=ModelChanges(always="stores each client's own solution"),
+            parts=ModelParts(own="a mix of models for each client"),
+            memory=MemoryNeeds(kept_models=1),
+            data=DataNeeds(newcomer_labels=False),
+        )
 
     def init(self, world: World, stream: Stream) -> FEROMAState:
         """One model, and all clients have it. Raises MethodError where the last layer is not known."""

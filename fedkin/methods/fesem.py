@@ -42,7 +42,14 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    MemoryNeeds,
+    ModelNeeds,
+    ModelParts,
+    Requirements,
+)
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -105,14 +112,11 @@ class FeSEM:
 
     def requirements(self) -> Requirements:
         return Requirements(
-            self.clusters,
-            clients_because="clusters",
-            last_layer=self.part == "head",
-            last_layer_because="part",
-            updates="single",
-            shared_head="whole solutions",
-            kept_models=int(self.part == "all"),
-            standing=policies.standing_tasks(self),
+            clients=AtLeast(self.clusters, because="clusters"),
+            model=ModelNeeds(last_layer=self.part == "head", because="part"),
+            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
+            parts=ModelParts(shared_head="whole solutions"),
+            memory=MemoryNeeds(kept_models=int(self.part == "all")),
         )
 
     def init(self, world: World, stream: Stream) -> FeSEMState:

@@ -35,7 +35,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
@@ -99,14 +99,10 @@ class FlexCFL:
         policies.check_policies(self, ("direction", "loss", "random"))
 
     def requirements(self) -> Requirements:
-        standing = policies.standing_tasks(self)
         return Requirements(
-            self.clusters,
-            clients_because="clusters",
-            updates="single",
-            common_start=True,
-            standing=standing,
-            shared_head=policies.shared_head(self),
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
+            parts=ModelParts(shared_head=policies.shared_head(self)),
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:

@@ -31,7 +31,14 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    MemoryNeeds,
+    ModelParts,
+    Requirements,
+    RoundNeeds,
+)
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
@@ -99,16 +106,12 @@ class FLHC:
         policies.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
-        clients = self._cluster_count() or 1
         return Requirements(
-            clients,
-            clients_because="clusters",
-            first_clustering=self.cluster_round,
-            updates="single",
-            common_start=self.newcomers == "direction",
-            standing=policies.standing_tasks(self),
-            shared_head=policies.shared_head(self),
-            compares_all=True,
+            clients=AtLeast(self._cluster_count() or 1, because="clusters"),
+            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
+            parts=ModelParts(shared_head=policies.shared_head(self)),
+            rounds=RoundNeeds(first_clustering=self.cluster_round),
+            memory=MemoryNeeds(compares_all=True),
             keeps_clusters=self.migration == "none" and not self.eta_g,
         )
 

@@ -36,7 +36,14 @@ from fedkin.clustering import dbscan_eps, density
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    ClientReads,
+    DataNeeds,
+    ModelNeeds,
+    ModelParts,
+    Requirements,
+    RoundNeeds,
+)
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import scaled, value_ranges
@@ -90,9 +97,14 @@ class FLUX:
         check_choice("noise", self.noise, density.NOISE_POLICIES)
 
     def requirements(self) -> Requirements:
-        first, sent, head = min(self.latest, 3) + 1, "moments of its samples", "the accuracy of the shared model"
-        needs = Requirements(first_clustering=first, last_layer=True, newcomer_labels=False)
-        return replace(needs, sends=sent, shared_head=head)
+        first = min(self.latest, 3) + 1
+        return Requirements(
+            model=ModelNeeds(last_layer=True),
+            reads=ClientReads(besides="moments of its samples"),
+            parts=ModelParts(shared_head="the accuracy of the shared model"),
+            rounds=RoundNeeds(first_clustering=first),
+            data=DataNeeds(newcomer_labels=False),
+        )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
         """One model, and all clients in its cluster. Raises MethodError where the last layer is not known."""

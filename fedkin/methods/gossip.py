@@ -8,14 +8,13 @@ Source: PANM, section 2; PENS calls gossip "random".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from fedkin.core.plain import plain_options
-from fedkin.core.requirements import Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.methods.about import AVERAGED_PEERS, About
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
@@ -55,9 +54,6 @@ class Local(PeerMethod):
         name="local",
         leaves="nothing at all",
     )
-
-    def requirements(self) -> Requirements:
-        return replace(super().requirements(), common_start=False)  # no model meets another
 
     def select_partners(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

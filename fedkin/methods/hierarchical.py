@@ -28,7 +28,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ModelChanges, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_fraction
 from fedkin.core.world import World
@@ -72,7 +72,8 @@ class Hierarchical(LastLayerClustering):
             self._work(LocalTraining(), cluster)
 
     def requirements(self) -> Requirements:
-        return replace(super().requirements(), changes_models="narrow" if self.narrow else "")
+        narrow = "narrow" if self.narrow else ""
+        return replace(super().requirements(), changes=ModelChanges(by_option=narrow))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
         """Refuse (MethodError) local work of a cluster that does not go with the run's."""

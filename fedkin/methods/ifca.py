@@ -37,7 +37,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelNeeds, ModelParts, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -90,11 +90,19 @@ class IFCA:
         policies.check_policies(self, ("round", "loss", "random"))
 
     def requirements(self) -> Requirements:
-        compared, standing = "losses of all models", policies.standing_tasks(self)
-        needs = Requirements(self.clusters, "clusters", shared_head=compared, standing=standing)
-        needs = replace(needs, sends=policies.sends(self))
-        needs = needs if self._reads_means else replace(needs, updates="single", updates_because=_SINGLE)
-        return replace(needs, last_layer=self.shared_base, last_layer_because="shared_base")
+        single = not self._reads_means
+        reads = ClientReads(
+            updates="single" if single else "means",
+            because=_SINGLE if single else "",
+            besides=policies.sends(self),
+            standing=policies.standing_tasks(self),
+        )
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            model=ModelNeeds(last_layer=self.shared_base, because="shared_base"),
+            reads=reads,
+            parts=ModelParts(shared_head="losses of all models"),
+        )
 
     def init(self, world: World, stream: Stream) -> State:
         """k different random models; no client has a cluster.

@@ -33,7 +33,14 @@ from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, ClientRemark, State
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    MemoryNeeds,
+    ModelNeeds,
+    ModelParts,
+    Requirements,
+)
 from fedkin.core.validation import check_choice, check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import policies
@@ -98,8 +105,13 @@ class LastLayerClustering:
         check_positive_integer("clusters", 1 if self.clusters is None else self.clusters)
 
     def requirements(self) -> Requirements:
-        needs = Requirements(self.clusters or 1, "clusters", last_layer=True, updates="single", common_start=True)
-        return replace(needs, shared_head="last layers", compares_all=True)
+        return Requirements(
+            clients=AtLeast(self.clusters or 1, because="clusters"),
+            model=ModelNeeds(last_layer=True),
+            reads=ClientReads(updates="single"),
+            parts=ModelParts(shared_head="last layers"),
+            memory=MemoryNeeds(compares_all=True),
+        )
 
     def _distance_limit(self) -> float:
         return np.inf if self.suspicious is None else self.suspicious

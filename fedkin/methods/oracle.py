@@ -44,7 +44,8 @@ class Oracle(PeerMethod):
         check_positive_integer("neighbours", self.neighbours)
 
     def requirements(self) -> Requirements:
-        return replace(super().requirements(), true_clusters=True)
+        needs = super().requirements()
+        return replace(needs, data=replace(needs.data, true_clusters=True))
 
     def init(self, world: World, stream: Stream) -> PeerState:
         return _trust_true_clusters(world, super().init(world, stream))

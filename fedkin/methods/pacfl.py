@@ -44,7 +44,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ClientReads, MemoryNeeds, Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
@@ -91,7 +91,10 @@ class PACFL:
         check_choice("linkage", self.linkage, MERGING)
 
     def requirements(self) -> Requirements:
-        return Requirements(sends="bases of subspaces of its samples", compares_all=True)
+        return Requirements(
+            reads=ClientReads(besides="bases of subspaces of its samples"),
+            memory=MemoryNeeds(compares_all=True),
+        )
 
     def init(self, world: World, stream: Stream) -> PACFLState:
         """Clusters of all reachable clients. Raises MethodError where none of them sent a direction."""

@@ -66,7 +66,8 @@ class Matching(PeerMethod):
             check_positive_integer(name, getattr(self, name))
 
     def requirements(self) -> Requirements:
-        return replace(super().requirements(), rounds_of_a_peer=self.stage_one)
+        needs = super().requirements()
+        return replace(needs, rounds=replace(needs.rounds, stage_one=self.stage_one))
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

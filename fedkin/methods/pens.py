@@ -67,7 +67,8 @@ class PENS(PeerMethod):
             raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
 
     def requirements(self) -> Requirements:
-        return replace(super().requirements(), rounds_of_a_peer=self.stage_one)
+        needs = super().requirements()
+        return replace(needs, rounds=replace(needs.rounds, stage_one=self.stage_one))
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: Bool[np.ndarray, "n N"], noise: Float[np.ndarray, "n N"]

@@ -31,7 +31,7 @@ from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import MemoryNeeds, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_positive, check_positive_integer
@@ -76,7 +76,10 @@ class PFedMe:
             )
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="models of clients", kept_models=1)
+        return Requirements(
+            parts=ModelParts(own="models of clients"),
+            memory=MemoryNeeds(kept_models=1),
+        )
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
         """Refuse (MethodError) a learning rate with which training diverges."""

@@ -36,7 +36,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, Requirements
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.gram import leading_eigenpairs
@@ -87,7 +87,8 @@ class PrivateClusters:
 
     def requirements(self) -> Requirements:
         return Requirements(
-            self.clusters, clients_because="clusters", common_start=True, start_sums=2 + self.refinements
+            clients=AtLeast(self.clusters, because="clusters"),
+            start_sums=2 + self.refinements,
         )
 
     def init(self, world: World, stream: Stream) -> PrivateClustersState:

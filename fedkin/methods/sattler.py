@@ -38,7 +38,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ClientReads, ModelParts, Requirements, RoundNeeds
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
@@ -97,13 +97,10 @@ class SattlerCFL:
         policies.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
-        common_start, standing = self.newcomers == "direction", policies.standing_tasks(self)
         return Requirements(
-            first_clustering=self.first_split + 1,
-            updates="single",
-            common_start=common_start,
-            standing=standing,
-            shared_head=policies.shared_head(self),
+            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
+            parts=ModelParts(shared_head=policies.shared_head(self)),
+            rounds=RoundNeeds(first_clustering=self.first_split + 1),
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:

@@ -28,7 +28,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import ClientReads, MemoryNeeds, ModelParts, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive
 from fedkin.core.world import World
@@ -63,7 +63,11 @@ class SCAFFOLD:
         check_positive("server_lr", self.server_lr)
 
     def requirements(self) -> Requirements:
-        return Requirements(own_part="control variates of clients", sends="control variates", kept_models=1)
+        return Requirements(
+            reads=ClientReads(besides="control variates"),
+            parts=ModelParts(own="control variates of clients"),
+            memory=MemoryNeeds(kept_models=1),
+        )
 
     def init(self, world: World, stream: Stream) -> ScaffoldState:
         """Raises MethodError: local steps from which option II cannot tell the mean gradient."""

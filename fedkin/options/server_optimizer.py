@@ -23,7 +23,7 @@ weigh its one model: there is one pair of moments. Running statistics (batch nor
 averaged as without an optimiser.
 
 It does not apply to methods between peers, to detectors, and to options that change models besides averaging them
-(``Requirements.changes_models``).
+(``Requirements.changes``).
 """
 
 from __future__ import annotations
@@ -228,17 +228,15 @@ def refusal(method: Method) -> str:
     needs, name = requirements_of(method), type(method).__name__
     if needs.peers:
         return f"{name} has no server: its peers average among themselves; leave the server optimizer out"
-    if needs.detectors:
+    if needs.model.detectors:
         return (
             f"{name} trains detectors of single classes, and a server optimizer is for models of clusters; leave it out"
         )
-    if needs.changes_models:
-        return (
-            f"{name} with {needs.changes_models} changes models besides averaging them, which a server optimizer would "
-            f"take for updates; leave it out, or {needs.changes_models}"
-        )
-    if needs.replaces_models:
-        return f"{name} {needs.replaces_models}, which a server optimizer would take for updates; leave it out"
+    takes = "which a server optimizer would take for updates; leave it out"
+    if option := needs.changes.by_option:
+        return f"{name} with {option} changes models besides averaging them, {takes}, or {option}"
+    if needs.changes.always:
+        return f"{name} {needs.changes.always}, {takes}"
     return ""
 
 

@@ -40,7 +40,7 @@ def averages_itself(method: Method, so_that: str) -> str:
         method: which one.
         so_that: why the option is no use to it.
     """
-    because = requirements_of(method).updates_because
+    because = requirements_of(method).reads.because
     why = f", because of its option {because}" if because else ""
     return (
         f"{type(method).__name__} averages single updates by itself{why}, so that {so_that}; a "
@@ -59,5 +59,5 @@ def check_asks_for_means(section: str, method: Method, so_that: str, round: int,
         single: how many calls asked for single updates.
         averages: how many asked for means.
     """
-    if single and not averages and round != requirements_of(method).first_clustering:
+    if single and not averages and round != requirements_of(method).rounds.first_clustering:
         raise MethodError(f"{section}: {averages_itself(method, so_that)}")

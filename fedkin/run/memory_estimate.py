@@ -25,15 +25,18 @@ def memory_parts(
         together: clients that a device computes at once; None for one.
     """
     model = _NUMBER * parameters
+    models = clients if needs.peers else needs.clients.number
+    memory = needs.memory
     parts = {
-        "models": 2 * (clients if needs.peers else needs.clients) * model,  # before and after a round
+        "models": 2 * models * model,  # before and after a round
         "local training": 4 * (together or 1) * model,  # weights, gradient, update and the optimiser's memory
     }
-    if needs.updates == "single":
-        rows = clients if needs.compares_all else min(plan.cohort, clients)
-        parts["updates of all clients" if needs.compares_all else "updates of a cohort"] = rows * model
-    if needs.kept_models:
-        parts["what is kept of each client"] = needs.kept_models * clients * model
-    if needs.compares_all:
+    if needs.reads.updates == "single":
+        rows = clients if memory.compares_all else min(plan.cohort, clients)
+        updates = "updates of all clients" if memory.compares_all else "updates of a cohort"
+        parts[updates] = rows * model
+    if memory.kept_models:
+        parts["what is kept of each client"] = memory.kept_models * clients * model
+    if memory.compares_all:
         parts["all pairs of clients"] = _PAIR * clients**2
     return parts

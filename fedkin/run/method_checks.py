@@ -27,16 +27,19 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
         raise ConfigError("run.sample_at_end needs the size of the sample: set run.evaluate_clients")
     if plan.cohort > clients:
         raise ConfigError(f"run.cohort must be at most the number of clients ({clients}), got {plan.cohort}")
-    needs, name = requirements_of(method), f"{where}: {type(method).__name__}"
-    if needs.clients > clients:
-        count, cure = count_and_cure(method, needs.clients, clients, needs.clients_because, where)
+    needs = requirements_of(method)
+    name = f"{where}: {type(method).__name__}"
+    if needs.clients.number > clients:
+        count, cure = count_and_cure(method, needs.clients, clients, where)
         ways = f"add clients or set {cure}" if cure else "add clients"
         raise ConfigError(f"{name} needs at least {count}, and there are {clients}: {ways}")
-    if needs.cohort > plan.cohort:
-        count, cure = count_and_cure(method, needs.cohort, plan.cohort, needs.cohort_because, where)
-        larger = f"run.cohort={needs.cohort}" if needs.cohort <= clients else ""
-        ways = " or ".join(filter(None, (larger, cure))) or f"a cohort and {needs.cohort} clients"
-        raise ConfigError(f"{name} needs a cohort of at least {count}, and run.cohort is {plan.cohort}: set {ways}")
+    cohort = needs.cohort.number
+    if cohort > plan.cohort:
+        count, cure = count_and_cure(method, needs.cohort, plan.cohort, where)
+        larger = f"run.cohort={cohort}" if cohort <= clients else ""
+        ways = " or ".join(filter(None, (larger, cure))) or f"a cohort and {cohort} clients"
+        have = f"run.cohort is {plan.cohort}"
+        raise ConfigError(f"{name} needs a cohort of at least {count}, and {have}: set {ways}")
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
@@ -50,22 +53,24 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
 
     Raises ConfigError.
     """
-    needs, name = requirements_of(method), f"{where}: {type(method).__name__}"
-    if spec.detects != needs.detectors:
-        detector = ("a detector", "not one")
-        expected, actual = detector if needs.detectors else ("a model with a score for every class", "a detector")
+    model = requirements_of(method).model
+    name = f"{where}: {type(method).__name__}"
+    if spec.detects != model.detectors:
+        expected = "a detector" if model.detectors else "a model with a score for every class"
+        actual = "not one" if model.detectors else "a detector"
         raise ConfigError(
             f"{name} trains {expected}, and the model is {actual}; see model.name (methods "
             "side by side train the same model: run.against=[] runs one alone)"
         )
-    if needs.last_layer and spec.head is None:
-        option = f" for its option {needs.last_layer_because}" if needs.last_layer_because else ""
-        change = f", or change {needs.last_layer_because}" if needs.last_layer_because else ", or take another method"
+    if model.last_layer and spec.head is None:
+        option = f" for its option {model.because}" if model.because else ""
+        change = f"change {model.because}" if model.because else "take another method"
         raise ConfigError(
-            f"{name} needs the model's last layer{option}, and this model does not end in a weight [C, d] and a bias "
-            f"[C]: make them its last two leaves{change}"
+            f"{name} needs the model's last layer{option}, and this model does not end in "
+            f"a weight [C, d] and a bias [C]: make them its last two leaves, or {change}"
         )
-    if needs.hidden_layers and spec.head and len(range(spec.parameters)[spec.head]) == spec.parameters:
+    parameters = spec.parameters
+    if model.hidden_layers and spec.head and len(range(parameters)[spec.head]) == parameters:
         raise ConfigError(
             f"{name} needs layers before the model's last one, and this model has no other: take one with hidden "
             "layers, such as model.name=mlp, or another method"
@@ -80,18 +85,22 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
         method: the method.
         clients: how many there are.
     """
-    warnings, needs = [], requirements_of(method)
-    if needs.first_clustering > plan.rounds:
-        warnings.append(f"clusters are made from round {needs.first_clustering} on, and the run has {plan.rounds}")
-    if needs.full_cohort and plan.cohort < clients:
+    warnings = []
+    needs = requirements_of(method)
+    first_clustering = needs.rounds.first_clustering
+    if first_clustering > plan.rounds:
+        warnings.append(
+            f"clusters are made from round {first_clustering} on, and the run has {plan.rounds}",
+        )
+    if needs.rounds.full_cohort and plan.cohort < clients:
         kind = "peers" if needs.peers else "clients"
         warnings.append(
             f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not reply; "
             f"run.cohort={clients} wakes all"
         )
     rounds = plan.rounds * plan.cohort / clients  # of a peer, on average
-    if needs.rounds_of_a_peer and needs.rounds_of_a_peer >= rounds:
-        warnings.append(
-            f"stage one has {needs.rounds_of_a_peer} rounds, and a peer does {rounds:.0f}: no peer reaches stage two"
-        )
+    stage_one = needs.rounds.stage_one
+    if stage_one and stage_one >= rounds:
+        have = f"a peer does {rounds:.0f}"
+        warnings.append(f"stage one has {stage_one} rounds, and {have}: no peer reaches stage two")
     return warnings

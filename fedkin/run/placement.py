@@ -77,7 +77,7 @@ def place(trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, se
     method, clusters = _placing(trained.method, trained.parts.method, trained.state), trained.state.clusters
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
-    if y is None and requirements_of(method).newcomer_labels:
+    if y is None and requirements_of(method).data.newcomer_labels:
         raise MethodError(f"{trained.method} places a newcomer by labelled samples: give them, run.place(x, y)")
     rng, size = np.random.default_rng(seed), len(samples)
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]

@@ -53,12 +53,14 @@ class SimulatedWorlds:
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         for place, (entry, method) in zip(method_places(methods), methods, strict=True):
-            if requirements_of(method).true_clusters and self.data.true_clusters is None:
+            needs = requirements_of(method)
+            if needs.data.true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has none; take "
                     "planted data (data.name=planted), or leave it out"
                 )
-            if requirements_of(method).earlier_samples and isinstance(self.shift, Steps) and not self.shift.history:
+            forgets = isinstance(self.shift, Steps) and not self.shift.history
+            if needs.data.earlier_samples and forgets:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs clients that keep the samples of earlier steps: set "
                     "shift.history=true (in Python Steps(history=True)), or leave it out"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import fedkin as fk
 from fedkin.config.method_places import peers_refusal, server_refusal
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
-from fedkin.core.requirements import Requirements, count_and_cure, requirements_of
+from fedkin.core.requirements import AtLeast, Requirements, count_and_cure, requirements_of
 from fedkin.methods import METHODS
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.tasks.shift import Shifted
@@ -21,13 +22,27 @@ from tests.methods.test_conformance import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_TEXTS = ("_because", "shared_head", "own_part")  # the last two are tested with personal parts
+# Names of options, and texts that are tested with personal parts.
+_TEXTS = (".because", "parts.shared_head", "parts.own")
 
 
 def needs_of(method: Any) -> dict[str, Any]:
     """What a method declares, without the names of options and what is neutral."""
-    neutral, needs = vars(Requirements()), vars(requirements_of(method))
-    return {name: needs[name] for name in needs if needs[name] != neutral[name] and not name.endswith(_TEXTS)}
+    neutral = by_path(Requirements())
+    needs = by_path(requirements_of(method))
+    changed = {path: value for path, value in needs.items() if value != neutral[path]}
+    return {path: value for path, value in changed.items() if not path.endswith(_TEXTS)}
+
+
+def by_path(needs: Requirements) -> dict[str, Any]:
+    """The fields of a declaration: ``peers``, and of a group ``model.last_layer``."""
+    values = {}
+    for name, value in vars(needs).items():
+        if is_dataclass(value):
+            values |= {f"{name}.{inner}": own for inner, own in vars(value).items()}
+        else:
+            values[name] = value
+    return values
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -40,22 +55,35 @@ def test_a_method_needs_what_its_paper_says(name: str) -> None:
 @pytest.mark.parametrize(
     ("method", "needs"),
     [
-        (fk.FLHC(distance=1.0, cluster_round=4), {"clients": 1, "first_clustering": 4}),
-        (fk.FLHC(clusters=7, newcomers="direction"), {"clients": 7, "common_start": True}),
-        (fk.SattlerCFL(first_split=0, newcomers="direction"), {"first_clustering": 1, "common_start": True}),
-        (fk.SattlerCFL(migration="label_aware", threshold=0.1), {"standing": (Shifted("label_aware", 0.1),)}),
-        (fk.IFCA(shared_base=True), {"last_layer": True, "last_layer_because": "shared_base"}),
-        (fk.FeSEM(part="head"), {"last_layer": True, "last_layer_because": "part"}),
-        (fk.FlexCFL(migration="none"), {"standing": ()}),
-        (fk.Hierarchical(algorithm="kmeans", clusters=6), {"clients": 6, "clients_because": "clusters"}),
-        (fk.Athena(algorithm="kmeans", clusters=6), {"clients": 6, "detectors": True}),
-        (fk.Gossip(neighbours=9), {"clients": 10, "clients_because": "neighbours"}),
-        (fk.PENS(stage_one=7), {"rounds_of_a_peer": 7}),
+        (
+            fk.FLHC(distance=1.0, cluster_round=4),
+            {"clients.number": 1, "rounds.first_clustering": 4},
+        ),
+        (fk.FLHC(clusters=7, newcomers="direction"), {"clients.number": 7}),
+        (fk.SattlerCFL(first_split=0, newcomers="direction"), {"rounds.first_clustering": 1}),
+        (
+            fk.SattlerCFL(migration="label_aware", threshold=0.1),
+            {"reads.standing": (Shifted("label_aware", 0.1),)},
+        ),
+        (fk.IFCA(shared_base=True), {"model.last_layer": True, "model.because": "shared_base"}),
+        (fk.FeSEM(part="head"), {"model.last_layer": True, "model.because": "part"}),
+        (fk.FlexCFL(migration="none"), {"reads.standing": ()}),
+        (
+            fk.Hierarchical(algorithm="kmeans", clusters=6),
+            {"clients.number": 6, "clients.because": "clusters"},
+        ),
+        (
+            fk.Athena(algorithm="kmeans", clusters=6),
+            {"clients.number": 6, "model.detectors": True, "model.last_layer": True},
+        ),
+        (fk.Gossip(neighbours=9), {"clients.number": 10, "clients.because": "neighbours"}),
+        (fk.PENS(stage_one=7), {"rounds.stage_one": 7, "rounds.full_cohort": True}),
+        (fk.Oracle(), {"data.true_clusters": True, "data.newcomer_labels": True}),
     ],
 )
 def test_options_decide(method: Any, needs: dict[str, Any]) -> None:
-    declared = requirements_of(method)
-    assert declared == replace(declared, **needs)
+    declared = by_path(requirements_of(method))
+    assert declared == declared | needs
 
 
 @dataclass(frozen=True)
@@ -105,8 +133,16 @@ SPEC = fk.ModelSpec(20)
             8,
             "at least 9 clients (neighbours = 8), and there are 8: add clients or set method.neighbours=7",
         ),
-        (Own(Requirements(clients=12)), 8, "at least 12 clients, and there are 8: add clients"),
-        (Own(Requirements(cohort=4)), 2, "cohort of at least 4 clients, and run.cohort is 2: set run.cohort=4"),
+        (
+            Own(Requirements(clients=AtLeast(12))),
+            8,
+            "at least 12 clients, and there are 8: add clients",
+        ),
+        (
+            Own(Requirements(cohort=AtLeast(4))),
+            2,
+            "cohort of at least 4 clients, and run.cohort is 2: set run.cohort=4",
+        ),
     ],
 )
 def test_too_few_clients_are_refused(method: Any, cohort: int, words: str) -> None:
@@ -118,7 +154,8 @@ def test_too_few_clients_are_refused(method: Any, cohort: int, words: str) -> No
 
 
 def test_as_many_as_needed_are_enough() -> None:
-    for method in (fk.FedSim(clusters=8), fk.IFCA(clusters=8), fk.Gossip(neighbours=7), Own(Requirements(8, cohort=8))):
+    own = Own(Requirements(clients=AtLeast(8), cohort=AtLeast(8)))
+    for method in (fk.FedSim(clusters=8), fk.IFCA(clusters=8), fk.Gossip(neighbours=7), own):
         check_plan(Plan(1, 8), method, 8)
 
 
@@ -136,7 +173,7 @@ def test_beside_others_the_place_is_that_of_the_entry() -> None:
     ],
 )
 def test_numbers_and_cures(method: Any, need: int, have: int, option: str, words: tuple[str, str]) -> None:
-    assert count_and_cure(method, need, have, option) == words
+    assert count_and_cure(method, AtLeast(need, because=option), have) == words
 
 
 @pytest.mark.parametrize(
@@ -155,7 +192,7 @@ def test_numbers_and_cures(method: Any, need: int, have: int, option: str, words
 def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=f"^method: {words}"):
         check_model(method, SPEC)
-    detector = requirements_of(method).detectors
+    detector = requirements_of(method).model.detectors
     check_model(method, replace(SPEC, head=slice(10, 20), head_bias=slice(18, 20), detects=detector))
 
 
@@ -201,6 +238,63 @@ def test_where_a_method_runs(name: str) -> None:
     refusals = [text for text in (on_server, on_peers) if text]
     assert all(text.startswith(f"{type(method).__name__} needs ") for text in refusals)
     assert all("run it with fedkin " in text and "or take " in text for text in refusals)
+
+
+# --- no field without a reader
+
+
+def readers() -> Iterator[ast.AST]:
+    """The code that reads declarations: neither the classes that define them nor the methods."""
+    home = ROOT / "fedkin" / "core" / "requirements.py"
+    for path in (ROOT / "fedkin").rglob("*.py"):
+        text = path.read_text()
+        if path.parent.name == "methods" or "requirements" not in text:
+            continue
+        for part in ast.parse(text).body:
+            if path != home or not isinstance(part, ast.ClassDef):
+                yield part
+
+
+def values_of(part: ast.AST) -> dict[str, str]:
+    """Which value a name is in a function that takes it as an argument: ``need: AtLeast``."""
+    arguments = [node for node in ast.walk(part) if isinstance(node, ast.arg) and node.annotation]
+    return {one.arg: ast.unparse(one.annotation) for one in arguments if one.annotation}
+
+
+def owners_read(part: ast.AST) -> set[tuple[str, str]]:
+    """Pairs of a value and what is read of it: (needs, model), (model, because) of one chain."""
+    kinds = values_of(part)
+    read = set()
+    for node in ast.walk(part):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        owner = node.value.func if isinstance(node.value, ast.Call) else node.value
+        name = owner.attr if isinstance(owner, ast.Attribute) else ast.unparse(owner)
+        read |= {(name, node.attr), (kinds.get(name, name), node.attr)}
+    return read
+
+
+def test_requirements_are_few_and_each_is_read() -> None:
+    """A need that nothing reads changes nothing, and would mislead who declares it."""
+    assert len(fields(Requirements)) <= 16
+    read = set().union(*(owners_read(part) for part in readers()))
+    neutral = Requirements()
+    unread = []
+    for field in fields(Requirements):
+        if not {(owner, field.name) for owner in ("needs", "requirements_of")} & read:
+            unread.append(field.name)
+        group = getattr(neutral, field.name)
+        inner = fields(group) if is_dataclass(group) else ()
+        for own in inner:
+            if not {(field.name, own.name), (type(group).__name__, own.name)} & read:
+                unread.append(f"{field.name}.{own.name}")
+    assert unread == []
+
+
+def test_what_nobody_reads_is_found() -> None:
+    part = ast.parse("def look(needs: Requirements) -> None:\n    print(needs.model.last_layer)\n")
+    assert owners_read(part) >= {("needs", "model"), ("model", "last_layer")}
+    assert ("model", "hidden_layers") not in owners_read(part)
 
 
 # --- one place that looks

@@ -61,12 +61,12 @@ class Case:
 
 
 # What methods need: from the papers and the descriptions of the methods, with their default options.
-DIRECTIONS = {"common_start": True, "updates": "single"}  # first updates are compared, from one initial model w_0
-ALL = {"compares_all": True}  # a matrix over pairs of clients
-KEPT = {"kept_models": 1}  # a vector of the model's size for each client
-NEEDS_OF_PEERS = {"peers": True, "full_cohort": True, **DIRECTIONS, **ALL}  # models of one start, without a server
+SINGLE = {"reads.updates": "single"}  # updates or solutions of single clients are compared
+ALL = {"memory.compares_all": True}  # a matrix over pairs of clients
+KEPT = {"memory.kept_models": 1}  # a vector of the model's size for each client
+NEEDS_OF_PEERS = {"peers": True, "rounds.full_cohort": True, **SINGLE, **ALL}  # no server
 KEEPS = {"keeps_clusters": True}  # clients stay where they are: a robust rule may split clusters
-MIGRATES = {"standing": (Shifted("label_blind", 0.2),)}  # tau = 0.2
+MIGRATES = {"reads.standing": (Shifted("label_blind", 0.2),)}  # tau = 0.2
 
 GROUP = Case(
     options={"clusters": 3, "alpha": 2},
@@ -75,7 +75,7 @@ GROUP = Case(
     clusters=3,
     resting={"eta_g": 0.0},
     finding={"alpha": 20},
-    needs={"clients": 3, **DIRECTIONS},  # m = 3 groups
+    needs={"clients.number": 3, **SINGLE},  # m = 3 groups
 )
 ONE_MEAN = {"clusters": 1, "weighting": "examples"}
 IMPOSSIBLE = ({"clusters": 0}, {"eta_g": -1.0}, {"threshold": -0.1})
@@ -86,7 +86,7 @@ IFCA = Case(
     finding={"clusters": 6},  # three random models may leave two clusters to one of them
     places=False,
     models_down=3,
-    needs={"clients": 3, "updates": "single"},  # k = 3 different initial models
+    needs={"clients.number": 3, **SINGLE},  # k = 3 different initial models
     personal="models",
 )
 BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
@@ -96,7 +96,7 @@ FESEM = Case(
     clusters=3,
     resting=BY_LOSS,
     finding={"clusters": 6, **BY_LOSS},
-    needs={"clients": 3, "updates": "single", **KEPT},  # distances of single solutions to the centers
+    needs={"clients.number": 3, **SINGLE, **KEPT},  # distances of single solutions to the centers
     personal="models",
 )
 LAST_LAYER = Case(
@@ -105,19 +105,20 @@ LAST_LAYER = Case(
     + ({"fraction": 0.0}, {"suspicious": -1.0}, {"eps": float("nan")}, {"algorithm": "em"}, {"layer": "first"})
     + ({"noise": "away"},),
     clusters=3,
-    needs={"last_layer": True, **DIRECTIONS, **ALL},
+    needs={"model.last_layer": True, **SINGLE, **ALL},
     personal="models",
 )
 PEERS = Case(
     peers=True,
     options={"neighbours": 24},
     impossible=({"neighbours": 0},),
-    needs={"clients": 4, **NEEDS_OF_PEERS},  # k = 3 neighbours
+    needs={"clients.number": 4, **NEEDS_OF_PEERS},  # k = 3 neighbours
     personal="none",
 )
 PANM = Case(
     peers=True,
-    needs={"clients": 4, "rounds_of_a_peer": 100, **NEEDS_OF_PEERS},  # k = 3 neighbours, T1 = 100
+    # k = 3 neighbours, T1 = 100
+    needs={"clients.number": 4, "rounds.stage_one": 100, **NEEDS_OF_PEERS},
     personal="none",
     options={"candidates": 24},
     impossible=tuple({name: 0} for name in ("neighbours", "candidates", "stage_one", "period")),
@@ -130,7 +131,11 @@ HEADS_STAY = Case(  # heads stay with the clients
     hidden=True,
     models_down=BODY,
     models_up=BODY,
-    needs={"last_layer": True, "hidden_layers": True, "sends": "bodies of models"},
+    needs={
+        "model.last_layer": True,
+        "model.hidden_layers": True,
+        "reads.besides": "bodies of models",
+    },
     personal="none",
 )
 CASES = {
@@ -145,7 +150,7 @@ CASES = {
         impossible=({"server_lr": 0.0},),
         models_down=2,
         models_up=2,
-        needs={"sends": "control variates", **KEPT},  # c_i
+        needs={"reads.besides": "control variates", **KEPT},  # c_i
         personal="none",
     ),
     "pfedme": Case(
@@ -181,7 +186,8 @@ CASES = {
     "fesem": FESEM,
     "fesem_mig": replace(FESEM, needs={**FESEM.needs, **MIGRATES}),
     "fedsim": Case(
-        needs={"clients": 5, "cohort": 5, "updates": "single"},  # each round's cohort is divided into 5 clusters
+        # each round's cohort is divided into 5 clusters
+        needs={"clients.number": 5, "cohort.number": 5, **SINGLE},
         personal="models",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
@@ -190,9 +196,9 @@ CASES = {
     ),
     "feddrift": Case(
         needs={  # clients tell accuracies, and means of solutions are enough
-            "sends": "scores of all models",
-            "replaces_models": "copies models where data drift, and merges them",
-            "earlier_samples": True,
+            "reads.besides": "scores of all models",
+            "changes.always": "copies models where data drift, and merges them",
+            "data.earlier_samples": True,
         },
         personal="none",
         averages=False,  # models of drifted clients are copied, and merged ones
@@ -202,7 +208,8 @@ CASES = {
         by_step=frozenset({"owner", "ends"}),
     ),
     "sattler": Case(
-        needs={"first_clustering": 21, "updates": "single"},  # no cut in the first 20 rounds; similarities
+        # no cut in the first 20 rounds; similarities
+        needs={"rounds.first_clustering": 21, **SINGLE},
         personal="models",
         options={"eps1": 2.0, "eps2": 0.1, "first_split": 1, "min_size": 7},  # one cut, in round 2
         as_fedavg={"first_split": 99, "weighting": "examples"},
@@ -213,9 +220,9 @@ CASES = {
     ),
     "flhc": Case(
         needs={
-            "clients": 3,
-            "first_clustering": 20,
-            "updates": "single",
+            "clients.number": 3,
+            "rounds.first_clustering": 20,
+            **SINGLE,
             **ALL,
             **KEEPS,
         },  # one clustering, in round 20
@@ -230,7 +237,7 @@ CASES = {
     ),
     "cflgp": Case(
         # K = 4; the first query, of gradients, is in round 1
-        needs={"clients": 4, "first_clustering": 1, "updates": "single", **ALL, **KEPT},
+        needs={"clients.number": 4, "rounds.first_clustering": 1, **SINGLE, **ALL, **KEPT},
         personal="models",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
@@ -241,10 +248,10 @@ CASES = {
     ),
     "feroma": Case(
         needs={
-            "last_layer": True,
-            "updates": "single",
-            "newcomer_labels": False,
-            "replaces_models": "stores each client's own solution",
+            "model.last_layer": True,
+            **SINGLE,
+            "data.newcomer_labels": False,
+            "changes.always": "stores each client's own solution",
             **KEPT,
         },
         personal="none",
@@ -256,10 +263,10 @@ CASES = {
     ),
     "flux": Case(
         needs={
-            "first_clustering": 4,  # after 3 rounds at the earliest
-            "last_layer": True,
-            "sends": "moments of its samples",
-            "newcomer_labels": False,
+            "rounds.first_clustering": 4,  # after 3 rounds at the earliest
+            "model.last_layer": True,
+            "reads.besides": "moments of its samples",
+            "data.newcomer_labels": False,
         },
         personal="models",  # it waits for the accuracy of the shared model
         options={"latest": 0, "eps": "gap", "noise": "nearest"},
@@ -271,7 +278,7 @@ CASES = {
         grows=True,
     ),
     "private_clusters": Case(
-        needs={"clients": 3, "common_start": True, "start_sums": 3},  # M, and two steps of K-means
+        needs={"clients.number": 3, "start_sums": 3},  # M, and two steps of K-means
         options={"clusters": 3, "sketch": 8},
         as_fedavg={"clusters": 1},
         impossible=({"clusters": 0}, {"sketch": 2}, {"candidates": 0}, {"refinements": 0}),
@@ -280,7 +287,7 @@ CASES = {
         finding={"clusters": 3, "sketch": 64},
     ),
     "fedem": Case(
-        needs={"clients": 3, "sends": "shares of clusters"},  # K = 3 components
+        needs={"clients.number": 3, "reads.besides": "shares of clusters"},  # K = 3 components
         personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1, "average_over": "cohort"},
@@ -291,7 +298,7 @@ CASES = {
         models_up=3,
     ),
     "fedrc": Case(
-        needs={"clients": 3, "sends": "shares of clusters"},
+        needs={"clients.number": 3, "reads.besides": "shares of clusters"},
         personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
@@ -303,7 +310,8 @@ CASES = {
         by_step=frozenset({"shares"}),
     ),
     "fedsoft": Case(
-        needs={"clients": 2, "updates": "single", **KEPT},  # K = 2 centres; the same solutions, weighed otherwise
+        # K = 2 centres; the same solutions, weighed otherwise
+        needs={"clients.number": 2, **SINGLE, **KEPT},
         personal="none",
         options={"clusters": 3},
         impossible=(*({name: 0} for name in ("clusters", "every", "selected")), {"strength": -1.0}, {"floor": 0.0}),
@@ -313,7 +321,7 @@ CASES = {
     ),
     "pacfl": Case(
         # subspaces are the samples', and means of solutions are enough
-        needs={"sends": "bases of subspaces of its samples", **ALL},
+        needs={"reads.besides": "bases of subspaces of its samples", **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
         impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
@@ -329,14 +337,15 @@ CASES = {
         models_down=2,  # the detectors of a cluster's two classes
         models_up=2,
         detects=True,
-        needs={"detectors": True, **LAST_LAYER.needs},
+        needs={"model.detectors": True, **LAST_LAYER.needs},
         personal="none",
     ),
     "panm": replace(PANM, impossible=(*PANM.impossible, {"alpha": 1.1}, {"alpha": -0.1}, {"alpha": float("nan")})),
     "panm_loss": replace(PANM, models_down=7, models_up=7),
     "pens": Case(
         peers=True,
-        needs={"rounds_of_a_peer": 200, **NEEDS_OF_PEERS},  # n_s = 10 are sampled, or all where there are fewer
+        # n_s = 10 are sampled, or all where there are fewer
+        needs={"rounds.stage_one": 200, **NEEDS_OF_PEERS},
         personal="none",
         options={"sampled": 24},
         impossible=({"sampled": 0}, {"top": 0}, {"stage_one": 0}, {"top": 3, "sampled": 2}),
@@ -348,13 +357,13 @@ CASES = {
         PEERS,
         models_down=3.25,  # five of a cluster, and three of another
         models_up=3.25,
-        needs={**PEERS.needs, "true_clusters": True},
+        needs={**PEERS.needs, "data.true_clusters": True},
     ),
     "local": Case(
         peers=True,
         models_down=0,
         models_up=0,
-        needs={"peers": True, "full_cohort": True, "updates": "single", **ALL},  # no model meets another
+        needs={"peers": True, "rounds.full_cohort": True, **SINGLE, **ALL},
         personal="none",
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,13 @@ import pytest
 
 import fedkin as fk
 from fedkin.config.plan import Plan
-from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    MemoryNeeds,
+    Requirements,
+    requirements_of,
+)
 from fedkin.data import machine_memory
 from fedkin.run.memory_estimate import memory_parts
 from tests.methods.test_conformance import CASES, arrays, fake, make, run
@@ -19,11 +26,15 @@ from tests.option_lists import simulate_arguments
 
 def test_by_hand() -> None:
     plan = Plan(rounds=5, cohort=8)
-    assert memory_parts(Requirements(3), plan, 100, 50) == {"models": 1200, "local training": 800}
-    single = memory_parts(Requirements(3, updates="single", kept_models=2), plan, 100, 50, 4)
+    three = Requirements(clients=AtLeast(3))
+    assert memory_parts(three, plan, 100, 50) == {"models": 1200, "local training": 800}
+    reads_single = replace(three, reads=ClientReads(updates="single"))
+    keeps_two = replace(reads_single, memory=MemoryNeeds(kept_models=2))
+    single = memory_parts(keeps_two, plan, 100, 50, 4)
     assert single["local training"] == 3200 and single["updates of a cohort"] == 1600
     assert single["what is kept of each client"] == 40_000
-    compared = memory_parts(Requirements(3, updates="single", compares_all=True), plan, 100, 50)
+    compares_all = replace(reads_single, memory=MemoryNeeds(compares_all=True))
+    compared = memory_parts(compares_all, plan, 100, 50)
     assert (compared["updates of all clients"], compared["all pairs of clients"]) == (20_000, 160_000)
     assert memory_parts(Requirements(peers=True), plan, 100, 50)["models"] == 40_000
 

@@ -64,9 +64,9 @@ def test_where_the_truth_is_known_the_oracle_runs(tiny: FederatedData) -> None:
 
 
 def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
-    assert requirements_of(Oracle()).true_clusters
+    assert requirements_of(Oracle()).data.true_clusters
     others = (PANM, PANMLoss, PENS, Gossip, Local, FedAvg)
-    assert not any(requirements_of(kind()).true_clusters for kind in others)
+    assert not any(requirements_of(kind()).data.true_clusters for kind in others)
     assert go(PANM(candidates=2), replace(tiny, true_clusters=None), rounds=1).summary()["ari"] is None
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import AtLeast, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 from fedkin.simulation.fake_world import FakeWorld
@@ -32,7 +32,7 @@ class Toy:
     warm: int = 100
 
     def requirements(self) -> Requirements:
-        return Requirements(clients=self.clusters, clients_because="clusters")
+        return Requirements(clients=AtLeast(self.clusters, because="clusters"))
 
     def init(self, world: World, stream: Stream) -> ToyState:
         models = np.stack([world.initial(stream.child(f"model {k}")) for k in range(self.clusters)])

@@ -218,6 +218,6 @@ def refusal(method: Method) -> str:
     needs, name = requirements_of(method), type(method).__name__
     if needs.peers:
         return f"{name} has no server and no rounds that a reply could miss: its peers average when they hear something"
-    if needs.detectors:
+    if needs.model.detectors:
         return f"{name} trains several models of a client in one round, and late replies are of one"
-    return averages_itself(method, _NO_PLACE) if needs.updates_because else ""
+    return averages_itself(method, _NO_PLACE) if needs.reads.because else ""

@@ -12,7 +12,7 @@ models. All clusters' heads stay that of the initial model, whatever a cold star
 clusters and server optimisers leave them alone. Updates that a method clusters by in a round are zero there.
 
 Not every method goes with it (``refusal``): one may cluster clients by what shared last layers do
-(``Requirements.shared_head``), or keep a part on each client already (``Requirements.own_part``).
+(``ModelParts.shared_head``), or keep a part on each client already (``ModelParts.own``).
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class PersonalPart(Option):
 
     def requirements(self, needs: Requirements) -> Requirements:
         if self.head:
-            return replace(needs, last_layer=True, hidden_layers=True)
-        return replace(needs, kept_models=needs.kept_models + 1)
+            return replace(needs, model=replace(needs.model, last_layer=True, hidden_layers=True))
+        kept = needs.memory.kept_models + 1
+        return replace(needs, memory=replace(needs.memory, kept_models=kept))
 
     def bind(self, run: RunFacts) -> ActiveOption:
         return ActivePersonalPart(self)
@@ -157,14 +158,20 @@ class ActivePersonalPart(ActiveOption):
 
 def refusal(method: Method, personal: PersonalPart) -> str:
     """Why a personal part does not go with a method; empty where it does."""
-    needs, name = requirements_of(method), type(method).__name__
-    own = "the model of each peer" if needs.peers else "detectors of single classes" if needs.detectors else ""
-    if own := own or needs.own_part:
+    needs = requirements_of(method)
+    name = type(method).__name__
+    own = needs.parts.own
+    if needs.model.detectors:
+        own = "detectors of single classes"
+    if needs.peers:
+        own = "the model of each peer"
+    if own:
         return f"{name} goes without a personal part, as it has {own}; leave it out"
-    if personal.head and needs.shared_head:
+    compared = needs.parts.shared_head
+    if personal.head and compared:
         return (
-            f"{name} compares {needs.shared_head}, which needs last layers that clients share; take personal.name="
-            "ditto, or another method"
+            f"{name} compares {compared}, which needs last layers that clients share; "
+            "take personal.name=ditto, or another method"
         )
     return ""
 

@@ -50,18 +50,19 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
     needs, name = requirements_of(method), type(method).__name__
     if needs.peers:
         return f"{name} has no server that could be trusted: its peers see each other's models"
-    if needs.detectors:
+    if needs.model.detectors:
         return f"{name} has several models of a client in one round, and a client may add one vector to the sums"
     if uncharged == "infinite":
         return ""
     insist = "privacy.uncharged='infinite' runs it, and its epsilon is infinite"
-    if needs.updates == "single":
-        why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
+    reads = needs.reads
+    if reads.updates == "single":
+        why = f" because of its option {reads.because}" if reads.because else ""
         return f"{name} reads single updates{why}, which no noise on sums covers; {insist}"
-    if needs.sends:
-        return f"{name} needs {needs.sends} of each client, which no noise covers; {insist}"
-    if needs.standing:
-        tasks = ", ".join(task.name for task in needs.standing)
+    if reads.besides:
+        return f"{name} needs {reads.besides} of each client, which no noise covers; {insist}"
+    if reads.standing:
+        tasks = ", ".join(task.name for task in reads.standing)
         return f"{name} asks all clients in every round ({tasks}), which no noise covers; {insist}"
     return ""
 

@@ -125,9 +125,9 @@ def refusal(method: Method) -> str:
     needs, name = requirements_of(method), type(method).__name__
     if needs.peers:
         return f"{name} has no server that averages: its peers choose whom they trust"
-    if needs.detectors:
+    if needs.model.detectors:
         return f"{name} trains several models of a client in one round, and a rule compares one update of each client"
-    return averages_itself(method, _NO_PLACE) if needs.updates_because else ""
+    return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
 
 
 def split_refusal(method: Method) -> str:
@@ -180,7 +180,7 @@ class ActiveRule(ActiveOption):
         Raises:
             MethodError: the method reads single updates and averages them itself.
         """
-        first_clustering = requirements_of(self._method).first_clustering
+        first_clustering = requirements_of(self._method).rounds.first_clustering
         check_asks_for_means(self.section, self._method, _NO_PLACE, round, single=world.single, averages=world.averages)
         after = self._with_judgement(before, after, world)
         if self._settings.split_after and round > first_clustering:

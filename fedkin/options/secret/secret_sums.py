@@ -48,20 +48,22 @@ def refusal(method: Method, settings: SecretSettings) -> str:
     needs, name = requirements_of(method), type(method).__name__
     if needs.peers:
         return f"{name} has no server that could add up: its peers see each other's models"
-    if needs.detectors:
+    if needs.model.detectors:
         return f"{name} has several models of a client in one round, and a client adds one vector"
     if needs.start_sums:
         return f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
     if settings.others == "clear":
         return ""
     insist = "secret.others='clear' sends it in the clear"
-    if needs.updates == "single":
-        why = f" because of its option {needs.updates_because}" if needs.updates_because else ""
-        return f"{name} needs single updates{why}, and secret sums show sums only; {insist}"
-    if needs.sends:
-        return f"{name} needs {needs.sends} of each client, and secret sums show sums only; {insist}"
-    if needs.standing:
-        tasks = ", ".join(task.name for task in needs.standing)
+    sums = "secret sums show sums only"
+    reads = needs.reads
+    if reads.updates == "single":
+        why = f" because of its option {reads.because}" if reads.because else ""
+        return f"{name} needs single updates{why}, and {sums}; {insist}"
+    if reads.besides:
+        return f"{name} needs {reads.besides} of each client, and {sums}; {insist}"
+    if reads.standing:
+        tasks = ", ".join(task.name for task in reads.standing)
         return f"{name} needs each client's own answer in every round ({tasks}); {insist}"
     return ""
 

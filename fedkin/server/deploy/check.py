@@ -232,11 +232,11 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     """Whether as many clients are waited for as the clustering may need."""
     method, clients = config.method.made, config.federation.wait_for
     needs = requirements_of(method)
-    if needs.clients <= clients:
+    if needs.clients.number <= clients:
         return []
-    count, cure = count_and_cure(method, needs.clients, clients, needs.clients_because)
+    count, cure = count_and_cure(method, needs.clients, clients)
     detail = f"{type(method).__name__} may need {count} at the start, and federation.wait_for = {clients}: "
-    ways = " or ".join(filter(None, (f"federation.wait_for={needs.clients}", cure)))
+    ways = " or ".join(filter(None, (f"federation.wait_for={needs.clients.number}", cure)))
     return [doubtful("clients at the start", f"{detail}set {ways}")]
 
 

@@ -182,7 +182,7 @@ class RemoteWorlds:
         title = own_methods.title(entry["name"])[:40]  # nodes take it as a file's name
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"  # another in every run folder
         world = RemoteWorld(self.membership, self.spec, self.model.initial, self.config.work, name)
-        for task in requirements_of(method).standing:
+        for task in requirements_of(method).reads.standing:
             world.expect(task)
         parts = Parts(method, self.model, self.config.data_description(), self.config.work)
         return OpenWorld(world, self._client_facts, parts=parts)

@@ -16,7 +16,7 @@ from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import State
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import DataNeeds, Requirements
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.cluster_agreement import adjusted_rand_index
@@ -31,7 +31,7 @@ class TrueClusters:
     """A model for each true cluster, from one start."""
 
     def requirements(self) -> Requirements:
-        return Requirements(true_clusters=True)
+        return Requirements(data=DataNeeds(true_clusters=True))
 
     def init(self, world: World, stream: Stream) -> State:
         assert world.true_clusters is not None

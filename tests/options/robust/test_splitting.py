@@ -13,7 +13,7 @@ import fedkin as fk
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import DataNeeds, Requirements
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.options.robust.splitting import Clusters, split, times_left_out
 from fedkin.run.cohort_selection import select_cohort
@@ -30,7 +30,7 @@ class Splittable(TrueClusters):
     """A method of one's own that says so."""
 
     def requirements(self) -> Requirements:
-        return Requirements(true_clusters=True, keeps_clusters=True)
+        return Requirements(data=DataNeeds(true_clusters=True), keeps_clusters=True)
 
 
 METHOD = Splittable()
