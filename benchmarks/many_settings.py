@@ -23,7 +23,7 @@ import fedkin as fk
 from fedkin.analysis.advise.pilot_runs import PilotPlan
 from fedkin.config.run import from_dict
 from fedkin.run.simulate import execute
-from fedkin.simulation.compiled_programs import memory_maps
+from fedkin.simulation.jax.compiled_programs import memory_maps
 
 MAPS, GROWTH, HUNDRED = 10_000, 1.05, 100
 PAGE = 4096

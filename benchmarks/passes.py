@@ -20,8 +20,8 @@ from unittest.mock import patch
 import numpy as np
 
 from fedkin.core.train_call import TrainCall
-from fedkin.simulation.scoring import Scorer
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax.scoring import Scorer
+from fedkin.simulation.jax.trainer import Trainer
 
 SCORE = 1 / 3
 

@@ -31,7 +31,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.images import IMAGES
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedem import MixtureState
-from fedkin.tasks.mixture import EvaluateMixture
+from fedkin.tasks.fedem import EvaluateMixture
 
 CLIENTS, CONCEPTS, SAMPLES, TRAIN = 300, 3, 230, 200
 EVERY = 40  # rounds from one line to the next

@@ -19,7 +19,7 @@ from fedkin.analysis.jobs import Job, Outcome, work
 from fedkin.core.errors import ConfigError
 from fedkin.run.interruption import raise_if_interrupted
 from fedkin.simulation.one_core import ONE_CORE
-from fedkin.simulation.ray_pool import Cluster, check_versions, versions
+from fedkin.simulation.ray.pool import Cluster, check_versions, versions
 
 _POLL = 0.2  # seconds between looks for a signal
 _TRIES = 3  # of a run whose process dies

@@ -8,7 +8,7 @@ from jaxtyping import Float64
 from fedkin.core.validation import check_choice
 from fedkin.core.world import World
 from fedkin.measures import principal_angles
-from fedkin.tasks.subspace import Subspace
+from fedkin.tasks.pacfl import Subspace
 
 
 def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64[np.ndarray, "N N"]:

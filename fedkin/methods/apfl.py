@@ -35,7 +35,7 @@ from fedkin.core.validation import check_fraction, check_positive
 from fedkin.core.world import World
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
-from fedkin.tasks.mixed_model import EvaluateMixed, TrainMixed
+from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 
 @dataclass(frozen=True)

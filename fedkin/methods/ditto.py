@@ -33,7 +33,8 @@ from fedkin.core.validation import check_not_negative, check_positive, check_pos
 from fedkin.core.world import World
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
-from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
+from fedkin.tasks.ditto import TrainBeside
+from fedkin.tasks.own_model import EvaluateOwn
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from fedkin.core.display import client_list
 from fedkin.core.errors import MethodError
 from fedkin.core.world import World, client_names
-from fedkin.tasks.history import SampleCounts, SpanScores
+from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 
 @dataclass(frozen=True)

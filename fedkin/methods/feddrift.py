@@ -40,7 +40,7 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.methods.about import About
 from fedkin.methods.drift_history import History, count, gather, spans_of
-from fedkin.tasks.history import TrainSpans
+from fedkin.tasks.feddrift import TrainSpans
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.policies import random_models
-from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
+from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from fedkin.core.task import Task
 from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import About
-from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of, join
+from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 
 @dataclass(frozen=True)

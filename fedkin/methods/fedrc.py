@@ -38,7 +38,7 @@ from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import MixtureState, equal_weights, first_mixture, steps, with_membership
-from fedkin.tasks.mixture import MixtureWeights, TrainMixture
+from fedkin.tasks.fedem import MixtureWeights, TrainMixture
 
 _FLOOR = 1e-8  # of summed weights
 

@@ -39,8 +39,8 @@ from fedkin.core.validation import check_not_negative, check_positive, check_pos
 from fedkin.core.world import World
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import first_mixture
+from fedkin.tasks.fedsoft import Importance, TrainTowards, mixed
 from fedkin.tasks.own_model import EvaluateOwn
-from fedkin.tasks.soft_centers import Importance, TrainTowards, mixed
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal,
 from fedkin.methods import policies
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import train_and_average
-from fedkin.tasks.subspace import LabelSubspaces
+from fedkin.tasks.pacfl import LabelSubspaces
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from fedkin.core.validation import check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
-from fedkin.tasks.envelope import TrainEnvelope
 from fedkin.tasks.own_model import EvaluateOwn
+from fedkin.tasks.pfedme import TrainEnvelope
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from fedkin.core.validation import check_choice, check_positive
 from fedkin.core.world import World
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state
-from fedkin.tasks.controlled import Controlled
+from fedkin.tasks.scaffold import Controlled
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import MethodError
 from fedkin.core.task import Task
+from fedkin.tasks.fedper import EvaluatePersonal, join
 from fedkin.tasks.own_model import EvaluateOwn
-from fedkin.tasks.personal import EvaluatePersonal, join
 
 _HEAD = "personal_head"
 

@@ -23,7 +23,7 @@ from fedkin.options.with_options import evaluation_task
 from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.run.trained_models import TrainedModels
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.mixture import EvaluateMixture
+from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.own_model import EvaluateOwn
 
 

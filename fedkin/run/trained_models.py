@@ -26,8 +26,8 @@ from fedkin.run.own_models import check_head, check_shared, whole_model
 from fedkin.run.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
-from fedkin.tasks.mixture import EvaluateMixture
-from fedkin.tasks.personal import EvaluatePersonal
+from fedkin.tasks.fedem import EvaluateMixture
+from fedkin.tasks.fedper import EvaluatePersonal
 from fedkin.tasks.train import train
 
 _NEWCOMER = "a client that the run has not seen is placed with run.place(x, y), and predicted with its cluster="

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import ClientEngine, ClientRows, ClientSamples
 from fedkin.core.client_memory import LIMIT, ClientMemory
+from fedkin.core.errors import ConfigError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, ReplyBuilder, mean_vector
@@ -23,7 +24,6 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
-from fedkin.simulation.model_checks import check_ids
 from fedkin.simulation.row_replies import add_replies
 from fedkin.simulation.workers import AnyModel, check_samples, decided, program_release, worker_factory
 
@@ -75,7 +75,7 @@ class SimulatedWorld:
         self.population = population or Population()
         self.ledger = Ledger()
         self.total_clients = data.clients
-        self._ids = check_ids(ids, data.clients)
+        self._ids = _check_ids(ids, data.clients)
         self._first_data = data
         self._compiled = compiled
         self._workers_for = partial(
@@ -86,7 +86,7 @@ class SimulatedWorld:
         )
         self._workers = self._workers_for(self._ids)
         if engine is not None:
-            from fedkin.simulation.ray_workers import ray_factory
+            from fedkin.simulation.ray.workers import ray_factory
 
             self._workers = ray_factory(engine, decided(model, data), self._ids, clients_per_batch, actors)
         self._sum_by_actor = sum_by_actor and engine is not None
@@ -270,3 +270,16 @@ class SimulatedWorld:
         if task.between_peers:
             failed |= ~np.isin(each, self.clients(self._now.round))
         return failed[row.ravel()]
+
+
+def _check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
+    """The numbers of the clients in streams: 0 .. N-1 by default.
+
+    Raises:
+        ConfigError: not one for each client, or not ascending from 0 up.
+    """
+    if ids is None:
+        return np.arange(clients)
+    if len(ids) != clients or ids.min(initial=0) < 0 or (np.diff(ids) <= 0).any():
+        raise ConfigError(f"ids must be one number for each of {clients} clients, ascending from 0 up, got {ids}")
+    return ids

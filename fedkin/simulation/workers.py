@@ -74,9 +74,9 @@ def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
     scores. Raises ModelError where the model does not fit the data."""
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
-    from fedkin.simulation import compiled_workers
+    from fedkin.simulation.jax import workers as jax_workers
 
-    return compiled_workers.check_samples(model, data)  # type: ignore[arg-type]
+    return jax_workers.check_samples(model, data)  # type: ignore[arg-type]
 
 
 def worker_factory(
@@ -95,9 +95,9 @@ def worker_factory(
         jax_model: Any = model.in_jax(data) if isinstance(model, ModelWithWorkers) else model
         if jax_model is None:
             return model.workers(data, ids)  # type: ignore[attr-defined]
-        from fedkin.simulation import compiled_workers
+        from fedkin.simulation.jax import workers as jax_workers
 
-        return compiled_workers.worker_factory(jax_model, ids, devices, clients_per_batch)(data)
+        return jax_workers.worker_factory(jax_model, ids, devices, clients_per_batch)(data)
 
     return workers
 
@@ -111,6 +111,6 @@ def program_release(model: AnyModel) -> Callable[[], object]:
     """A function that releases compiled programs where the process has too many, to be called between rounds."""
     if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:  # nothing has been compiled
         return lambda: None
-    from fedkin.simulation import compiled_programs
+    from fedkin.simulation.jax import compiled_programs
 
     return compiled_programs.LIMIT.keep

@@ -23,9 +23,9 @@ from fedkin.core.schema import Array, Memory, Rows
 from fedkin.core.task import Task, each, setting, stays
 from fedkin.secret import client as protocol
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
-from fedkin.tasks.envelope import TrainEnvelope
-from fedkin.tasks.mixed_model import TrainMixed
-from fedkin.tasks.own_model import TrainBeside
+from fedkin.tasks.apfl import TrainMixed
+from fedkin.tasks.ditto import TrainBeside
+from fedkin.tasks.pfedme import TrainEnvelope
 from fedkin.tasks.secret_exchange import SESSION_MEMORY, Holders, kept_session
 from fedkin.tasks.train import Train
 

@@ -213,6 +213,23 @@ def train(
     return training_reply(task, world.run(task, clients, stream))
 
 
+def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
+    """Epochs (or steps) of some other training in a task, where a client that ran out of time does the same share.
+
+    Args:
+        count: of that training.
+        done: what each row completes of the task's ``work``.
+        work: of these rows.
+    """
+    asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
+    return np.where(done >= asked, count, np.maximum(1, count * done // asked))
+
+
+def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
+    """The models and some of zeros, up to a power of two: a compiled program is for one number of models."""
+    return np.pad(models, ((0, (1 << (len(models) - 1).bit_length()) - len(models)), (0, 0)))
+
+
 @cache
 def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
     """The schema of a reply, made once."""

@@ -23,8 +23,8 @@ from fedkin.run.metrics.accuracy import score
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.steps import prequential_accuracy
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.tasks.apfl import SHARE
 from fedkin.tasks.evaluate import Scores, evaluate
-from fedkin.tasks.mixed_model import SHARE
 from fedkin.tasks.train import train
 from papers.benchmark.contenders import STEPS, Candidate, Contender
 from papers.benchmark.federations import Setting

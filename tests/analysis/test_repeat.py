@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.run.results import Run
 from fedkin.run.simulate import execute
-from fedkin.simulation import local_training
+from fedkin.simulation.jax import local_training
 from tests.analysis.written_seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}

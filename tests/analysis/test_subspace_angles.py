@@ -17,7 +17,7 @@ from fedkin.measures.principal_angles import FORMS
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.subspace import Subspace
+from fedkin.tasks.pacfl import Subspace
 
 
 def federation() -> FederatedData:

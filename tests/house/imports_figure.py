@@ -30,8 +30,10 @@ ABOUT = {  # what a package is for, in two words
     "models": "networks",
     "data": "federated sets",
     "scenarios": "shifts, drop-out",
-    "simulation": "compiled clients",
+    "simulation": "the world",
+    "simulation.jax": "compiled clients",
     "simulation.torch": "PyTorch clients",
+    "simulation.ray": "many machines",
     "config": "TOML, schemas",
     "export": "models out",
     "server": "Flower",
@@ -51,8 +53,13 @@ ABOUT = {  # what a package is for, in two words
 
 
 def below() -> dict[str, set[str]]:
-    """The packages that each package imports, from the table."""
-    return {package: set(line.split()) & ABOUT.keys() for package, line in PACKAGES.items() if package}
+    """The packages that each package imports, from the table. Where a folder and one inside it import each other, as
+    the world and its engines do, the inner one stands above."""
+    table = {package: set(line.split()) & ABOUT.keys() for package, line in PACKAGES.items() if package}
+    return {
+        package: {other for other in others if not (other.startswith(f"{package}.") and package in table[other])}
+        for package, others in table.items()
+    }
 
 
 def levels(imports: dict[str, set[str]]) -> dict[str, int]:

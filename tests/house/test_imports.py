@@ -30,8 +30,10 @@ PACKAGES: dict[str, str] = {
     "options.late": "core aggregation options",
     "options.secret": "core tasks secret security options",
     "options.privacy": "core secret tracking options options.secret",
-    "simulation": "core models data scenarios",
-    "simulation.torch": "core data models simulation",
+    "simulation": "core data scenarios simulation.jax simulation.ray",
+    "simulation.jax": "core models data simulation",
+    "simulation.torch": "core data models simulation simulation.jax",
+    "simulation.ray": "core data simulation",
     "config": "core measures methods models data scenarios simulation.torch options",
     "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
@@ -41,7 +43,8 @@ PACKAGES: dict[str, str] = {
     "options options.robust options.secret options.privacy run.metrics",
     "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
     "options reporting",
-    "analysis": "core tasks methods measures clustering data simulation config tracking run options.privacy",
+    "analysis": "core tasks methods measures clustering data simulation simulation.ray config tracking run "
+    "options.privacy",
     "analysis.compare": "core measures config run analysis",
     "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
     "reporting": "core measures config run analysis analysis.compare analysis.advise options.privacy",

@@ -23,7 +23,7 @@ from fedkin.methods.fedem import FedEM, MixtureState
 from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
+from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from tests.option_lists import simulate_arguments
 
 Oracle = Callable[[str], Any]

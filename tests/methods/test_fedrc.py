@@ -14,7 +14,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.methods.fedrc import FedRC, FedRCState, label_shares
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.mixture import label_masses, sample_weights
+from fedkin.tasks.fedem import label_masses, sample_weights
 
 Oracle = Callable[[str], Any]
 STREAM = Stream(3, 1, "method")

@@ -27,7 +27,7 @@ from fedkin.models import mclr
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax.trainer import Trainer
 from fedkin.tasks.train import train
 from tests.methods.fedsim_clients import same, world
 from tests.methods.test_conformance import arrays

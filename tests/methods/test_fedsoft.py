@@ -21,7 +21,7 @@ from fedkin.methods.fedsoft import FedSoft, FedSoftState, selection_probabilitie
 from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.soft_centers import Importance, TrainTowards, mixed
+from fedkin.tasks.fedsoft import Importance, TrainTowards, mixed
 
 Oracle = Callable[[str], Any]
 STREAM = Stream(3, 1, "method")

@@ -27,7 +27,7 @@ from fedkin.measures.principal_angles import (
 from fedkin.methods.pacfl import PACFL, PACFLState
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.subspace import LabelSubspaces
+from fedkin.tasks.pacfl import LabelSubspaces
 
 STREAM = Stream(1, 0, "init")
 CODE = {"maximum": "complete", "minimum": "single", "average": "weighted"}

@@ -19,7 +19,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.local_training import sample_losses
+from fedkin.simulation.jax.local_training import sample_losses
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation
 

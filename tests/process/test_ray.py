@@ -16,8 +16,8 @@ import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds
 from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.simulation.ray_pool import check_versions, versions
-from fedkin.simulation.ray_workers import positions
+from fedkin.simulation.ray.pool import check_versions, versions
+from fedkin.simulation.ray.workers import positions
 from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 from tests.conftest import ROOT
 

@@ -17,8 +17,8 @@ from fedkin.run.metrics.accuracy import training_record
 from fedkin.run.metrics.observations import Observations, TrainingRecord, distances, join
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.ask import Ask
+from fedkin.tasks.fedper import EvaluatePersonal, Personal
 from fedkin.tasks.losses import Losses
-from fedkin.tasks.personal import EvaluatePersonal, Personal
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import TrainingReply, train

@@ -18,7 +18,7 @@ from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.transport import Reply as NodeReply
 from fedkin.tasks.classes import Classes
-from fedkin.tasks.personal import Personal, body_of
+from fedkin.tasks.fedper import Personal, body_of
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import Train
 from tests.server.memory_transport import MemoryTransport

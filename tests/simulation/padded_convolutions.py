@@ -12,8 +12,8 @@ from jaxtyping import Array
 
 from fedkin.models.convolution import convolve
 from fedkin.models.model import prepare_jax
-from fedkin.simulation.devices import mesh_of
-from fedkin.simulation.local_training import on_each_device
+from fedkin.simulation.jax.devices import mesh_of
+from fedkin.simulation.jax.local_training import on_each_device
 
 STEPS = 40  # with too few threads, those from the 29th on are wrong
 KINDS = 3  # of images and kernels

@@ -21,8 +21,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr
-from fedkin.simulation import local_training
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.jax import local_training
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.losses import Losses

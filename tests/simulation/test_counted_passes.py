@@ -10,7 +10,7 @@ import pytest
 import fedkin as fk
 from benchmarks.passes import counted
 from fedkin.core.randomness import Stream
-from fedkin.simulation import scoring
+from fedkin.simulation.jax import scoring
 
 ONE = 4 * 20
 

@@ -13,8 +13,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import as_model, mlp
-from fedkin.simulation import scoring
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.jax import scoring
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.losses import Losses

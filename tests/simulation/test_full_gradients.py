@@ -26,7 +26,7 @@ from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax.trainer import Trainer
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.train import TrainingReply, train

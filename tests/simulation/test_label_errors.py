@@ -14,8 +14,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.pni import client_pni, pni
 from fedkin.models import as_model, mlp
 from fedkin.scenarios.population import Population
-from fedkin.simulation import scoring
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.simulation.jax import scoring
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses

@@ -19,7 +19,7 @@ from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.personal import Personal, body_of
+from fedkin.tasks.fedper import Personal, body_of
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation, models
 

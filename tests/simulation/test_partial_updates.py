@@ -20,7 +20,7 @@ from fedkin.models import as_model, mlp
 from fedkin.models.layers import Dense
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax.trainer import Trainer
 from fedkin.tasks.train import TrainingReply, train
 from tests.simulation.small_federation import federation, models
 

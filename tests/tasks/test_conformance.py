@@ -23,26 +23,27 @@ from fedkin.core.task import Task, call_sizes
 from fedkin.models import mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
+from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
-from fedkin.tasks.controlled import Controlled
 from fedkin.tasks.detections import Detections
-from fedkin.tasks.envelope import TrainEnvelope
+from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.feddrift import SampleCounts, SpanScores, TrainSpans
+from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
+from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.fedsoft import Importance, TrainTowards
 from fedkin.tasks.gradients import CriterionGradients, Gradients
-from fedkin.tasks.history import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
-from fedkin.tasks.mixed_model import EvaluateMixed, TrainMixed
-from fedkin.tasks.mixture import EvaluateMixture, MixtureWeights, TrainMixture
-from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
-from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.own_model import EvaluateOwn
+from fedkin.tasks.pacfl import LabelSubspaces, Subspace
+from fedkin.tasks.pfedme import TrainEnvelope
+from fedkin.tasks.scaffold import Controlled
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
-from fedkin.tasks.soft_centers import Importance, TrainTowards
-from fedkin.tasks.subspace import LabelSubspaces, Subspace
 from fedkin.tasks.train import Train
 from tests.simulation import numpy_detectors, training_digests
 from tests.simulation.small_federation import federation, models

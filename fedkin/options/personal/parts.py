@@ -33,8 +33,9 @@ from fedkin.core.validation import check_not_negative, check_positive, check_pos
 from fedkin.core.world import World
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.options.personal.world import PersonalWorld
-from fedkin.tasks.own_model import EvaluateOwn, TrainBeside
-from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.ditto import TrainBeside
+from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.train import Train
 
 

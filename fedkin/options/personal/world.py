@@ -13,7 +13,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
-from fedkin.tasks.personal import Personal, join
+from fedkin.tasks.fedper import Personal, join
 from fedkin.tasks.train import Train
 
 

@@ -201,9 +201,9 @@ def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedDa
     if isinstance(trained, FlatModule):
         trainer: Any = Trainer(sample, trained, _ONE)
     else:
-        from fedkin.simulation import compiled_workers
+        from fedkin.simulation.jax import workers as jax_workers
 
-        trainer = compiled_workers.worker_factory(trained, _ONE, 1, 1)(sample)[1]
+        trainer = jax_workers.worker_factory(trained, _ONE, 1, 1)(sample)[1]
     work = dataclasses.replace(_WORK, positive=sample.y[:1].astype(np.int64)) if model.spec.detects else _WORK
     steps = np.array([work.epochs * -(-len(sample.y) // work.batch_size)])
     start = model.initial(np.array([1, 2], np.uint32))[None]

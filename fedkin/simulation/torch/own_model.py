@@ -2,7 +2,7 @@
 batch's loss with a pull to the other (pFedMe).
 
 What gradient steps do not move, such as running statistics: v's are those of the mix after its batch; theta's are w's
-after the batch. ``simulation/gradient_steps.py`` does the same in JAX.
+after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations

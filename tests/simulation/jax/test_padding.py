@@ -13,8 +13,8 @@ from fedkin.core.client import sums_by_row
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import epoch_batches
-from fedkin.simulation.padding import ProgramRows, plan
-from fedkin.simulation.scoring import chunks, make_blocks
+from fedkin.simulation.jax.padding import ProgramRows, plan
+from fedkin.simulation.jax.scoring import chunks, make_blocks
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 

@@ -11,9 +11,9 @@ import pytest
 
 import fedkin as fk
 from fedkin.run.results import Run
-from fedkin.simulation import compiled_programs
-from fedkin.simulation.compiled_programs import MAPS, ProgramLimit, memory_maps
-from fedkin.simulation.local_training import score, train
+from fedkin.simulation.jax import compiled_programs
+from fedkin.simulation.jax.compiled_programs import MAPS, ProgramLimit, memory_maps
+from fedkin.simulation.jax.local_training import score, train
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Int, Shaped
 
-from fedkin.simulation.devices import shard
+from fedkin.simulation.jax.devices import shard
 
 
 @dataclass(frozen=True)

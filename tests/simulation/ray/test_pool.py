@@ -15,9 +15,10 @@ from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, DataError, TaskError, WorkerError
 from fedkin.core.randomness import Stream
 from fedkin.scenarios.population import Population
-from fedkin.simulation import ray_pool, row_replies
+from fedkin.simulation import row_replies
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.ray_pool import ActorPool, Cluster, _Actor, versions
+from fedkin.simulation.ray import pool as ray_pool
+from fedkin.simulation.ray.pool import ActorPool, Cluster, _Actor, versions
 from fedkin.tasks.train import Train
 
 exceptions = pytest.importorskip("ray.exceptions")

@@ -14,9 +14,9 @@ from fedkin.core.errors import ModelError
 from fedkin.core.layout import ModelSpec, Samples, spec_for_data
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulation.devices import local_devices
-from fedkin.simulation.scoring import Scorer
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax.devices import local_devices
+from fedkin.simulation.jax.scoring import Scorer
+from fedkin.simulation.jax.trainer import Trainer
 
 
 def worker_factory(

@@ -1,4 +1,4 @@
-"""Work on a part of clients' samples, as by FedDrift, which trains a model on those steps of a client that it owns.
+"""FedDrift's client work, on a part of clients' samples: a model is trained on those steps of a client that it owns.
 
 Clients keep the samples of all steps, in the order in which they came; the server says which of them by position.
 Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.

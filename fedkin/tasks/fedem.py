@@ -1,5 +1,5 @@
-"""Mixtures of shared models (FedEM, FedRC): each client trains all components, on its samples weighted by how likely
-they are of each.
+"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components, on its samples
+weighted by how likely they are of each.
 
 Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C classes, t samples.
 """

@@ -16,14 +16,13 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulation import local_training
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
-from fedkin.simulation.client_lanes import fastest_lanes
-from fedkin.simulation.devices import has_room, mesh_of, replicate, rows_by_device, shard
-from fedkin.simulation.local_training import Shared
-from fedkin.simulation.padding import Plan, ProgramRows, plan, stack_plans
-from fedkin.simulation.recipe import Recipe
-from fedkin.simulation.repeated_samples import RepeatedSamples, SamplesOfCall
+from fedkin.simulation.jax import local_training
+from fedkin.simulation.jax.devices import fastest_lanes, has_room, mesh_of, replicate, rows_by_device, shard
+from fedkin.simulation.jax.local_training import Shared
+from fedkin.simulation.jax.padding import Plan, ProgramRows, plan, stack_plans
+from fedkin.simulation.jax.recipe import Recipe
+from fedkin.simulation.jax.repeated_samples import RepeatedSamples, SamplesOfCall
 
 _WIDTH = 64  # samples at a time of a full gradient
 _MANY = 4  # models for each row, above which a call has many

@@ -14,10 +14,10 @@ from fedkin.core.client import sums_by_row
 from fedkin.core.workers import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
-from fedkin.simulation import local_training
 from fedkin.simulation.batching import rounded_up
-from fedkin.simulation.devices import mesh_of, replicate, shard
-from fedkin.simulation.local_training import SampleBlocks
+from fedkin.simulation.jax import local_training
+from fedkin.simulation.jax.devices import mesh_of, replicate, shard
+from fedkin.simulation.jax.local_training import SampleBlocks
 
 _BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
 _CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold

@@ -12,12 +12,11 @@ from jax.errors import JaxRuntimeError
 
 from fedkin.core.train_call import TrainCall
 from fedkin.models import mclr
-from fedkin.simulation import client_lanes, trainer
 from fedkin.simulation.batching import sequential_batches
-from fedkin.simulation.client_lanes import fastest_lanes
-from fedkin.simulation.devices import has_room, local_devices, rows_by_device
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.trainer import Trainer
+from fedkin.simulation.jax import devices, trainer
+from fedkin.simulation.jax.devices import fastest_lanes, has_room, local_devices, rows_by_device
+from fedkin.simulation.jax.trainer import Trainer
 from tests.simulation.small_federation import EVERYONE
 from tests.simulation.test_bitwise_equality import START, assert_same_rows, world
 from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, trained
@@ -46,15 +45,15 @@ def test_an_accelerator_keeps_what_fits_a_quarter_of_its_memory() -> None:
 def test_rows_of_about_the_same_work_are_side_by_side() -> None:
     sizes = [3, 90, 20, 41, 7, 88, 21]
     batches = [sequential_batches(size, 1) for size in sizes]
-    for devices in (1, 2):
-        owned = rows_by_device(batches, devices, lanes=4)
+    for count in (1, 2):
+        owned = rows_by_device(batches, count, lanes=4)
         assert sorted(np.concatenate(owned).tolist()) == list(range(7))
         assert all((np.diff([sizes[row] for row in rows]) <= 0).all() for rows in owned)
     assert [rows.tolist() for rows in rows_by_device(batches, 1)] == [list(range(7))]
 
 
 def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_lanes, "_chosen", {})
+    monkeypatch.setattr(devices, "_chosen", {})
     now, calls = [0.0], []
 
     def train(lanes: int) -> None:
@@ -68,7 +67,7 @@ def test_the_fastest_number_of_lanes_is_taken_and_remembered(monkeypatch: pytest
 
 
 def test_a_number_that_does_not_fit_into_memory_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_lanes, "_chosen", {})
+    monkeypatch.setattr(devices, "_chosen", {})
     calls: list[int] = []
 
     def failing(limit: int, message: str) -> Callable[[int], None]:
@@ -82,18 +81,18 @@ def test_a_number_that_does_not_fit_into_memory_ends_the_search(monkeypatch: pyt
     full = failing(32, "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 GiB")
     assert fastest_lanes(mclr(DATA), 128, full, iter([0, 2, 2, 3]).__next__) == 8 and calls == [1, 1, 8, 8, 32]
     for limit, message in ((32, "INTERNAL: a fault"), (1, "RESOURCE_EXHAUSTED: not even one client fits")):
-        monkeypatch.setattr(client_lanes, "_chosen", {})
+        monkeypatch.setattr(devices, "_chosen", {})
         with pytest.raises(JaxRuntimeError, match=message):
             fastest_lanes(mclr(DATA), 128, failing(limit, message))
 
 
 def test_a_trainer_without_a_number_measures_on_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_lanes, "_chosen", {})
-    monkeypatch.setattr(client_lanes, "_FEWEST_ROWS", 2)
-    monkeypatch.setattr(client_lanes, "CANDIDATES", (1, 4))
+    monkeypatch.setattr(devices, "_chosen", {})
+    monkeypatch.setattr(devices, "_FEWEST_ROWS", 2)
+    monkeypatch.setattr(devices, "CANDIDATES", (1, 4))
     expected = trained(world())
     free = Trainer(DATA, MODEL, local_devices(1), None, np.arange(DATA.clients))
     steps = np.full(len(EVERYONE), WORK.epochs)
     measured = free.train(TrainCall(START, EVERYONE, WHICH, WORK, steps, STREAM))
     np.testing.assert_allclose(measured.update, expected.update, rtol=1e-4, atol=3e-6)
-    assert client_lanes._chosen[MODEL] in (1, 4)
+    assert devices._chosen[MODEL] in (1, 4)

@@ -1,4 +1,4 @@
-"""Subspaces of clients' samples (PACFL). Shapes: d numbers of a sample, p directions, C classes."""
+"""PACFL's client work: subspaces of clients' samples. Shapes: d numbers of a sample, p directions, C classes."""
 
 from __future__ import annotations
 

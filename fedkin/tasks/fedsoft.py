@@ -20,8 +20,8 @@ from fedkin.core.schema import Memory, Rows, Schema, floats
 from fedkin.core.task import Task, each, shared
 from fedkin.core.train_call import GradientTerms
 from fedkin.core.workers import LocalUpdates
-from fedkin.tasks.own_model import OWN, own_and_padding
-from fedkin.tasks.train import Train, TrainingReply, training_reply
+from fedkin.tasks.own_model import OWN
+from fedkin.tasks.train import Train, TrainingReply, and_padding, training_reply
 
 _MEMORY = {OWN: Memory("P", np.float32)}
 _IMPORTANCE = floats("K", low=0, high=1, counted=False)
@@ -87,7 +87,7 @@ class TrainTowards(Train):
             part = rows.select(some)
             terms = self._terms(anchor, importance)
             call = part.train_call(
-                own_and_padding(own),
+                and_padding(own),
                 np.arange(len(some)),
                 self.work.select(some),
                 terms=terms,

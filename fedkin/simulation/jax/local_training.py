@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedkin.core.workers import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
-from fedkin.simulation.gradient_steps import (
+from fedkin.simulation.jax.gradient_steps import (
     begun,
     envelope_gradient,
     held,
@@ -26,10 +26,10 @@ from fedkin.simulation.gradient_steps import (
     with_terms,
     without_statistics,
 )
-from fedkin.simulation.mixed_precision import in_bfloat16
-from fedkin.simulation.padding import Plan, PlannedRows
-from fedkin.simulation.recipe import Recipe, direction
-from fedkin.simulation.training_losses import batch_loss, sample_losses
+from fedkin.simulation.jax.mixed_precision import in_bfloat16
+from fedkin.simulation.jax.padding import Plan, PlannedRows
+from fedkin.simulation.jax.recipe import Recipe, direction
+from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
 # A device is one core: a program with parallel matrix products would take the cores of the other devices. It also
 # makes the bits independent of the number of devices.

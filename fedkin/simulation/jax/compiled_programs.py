@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from fedkin.simulation import local_training
+from fedkin.simulation.jax import local_training
 
 MAPS = 7000  # more than one run has; the programs of a few rounds come on top
 _MAPS_FILE = Path("/proc/self/maps")  # of Linux, which alone has that limit

@@ -13,7 +13,7 @@ from fedkin.measures.principal_angles import leading_directions
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.subspace import Subspace
+from fedkin.tasks.pacfl import Subspace
 from tests.simulation.small_federation import EVERYONE, federation, samples
 
 DATA = federation()  # client 0 has one sample, client 1 has two

@@ -17,7 +17,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.evaluate import evaluate
-from fedkin.tasks.personal import EvaluatePersonal, Personal, body_of, join
+from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation
 

@@ -19,7 +19,7 @@ from fedkin.core.replies import ReplyBuilder
 from fedkin.core.train_call import TrainCall
 from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
-from fedkin.simulation.ray_pool import ActorPool, Cluster
+from fedkin.simulation.ray.pool import ActorPool, Cluster
 from fedkin.simulation.row_replies import PartOfRows, SummedCall
 from fedkin.simulation.workers import AnyModel, Workers
 

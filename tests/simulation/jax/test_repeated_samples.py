@@ -11,10 +11,10 @@ from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import SGD
 from fedkin.models import mlp
-from fedkin.simulation import trainer
-from fedkin.simulation.devices import local_devices, mesh_of
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.repeated_samples import RepeatedSamples
+from fedkin.simulation.jax import trainer
+from fedkin.simulation.jax.devices import local_devices, mesh_of
+from fedkin.simulation.jax.repeated_samples import RepeatedSamples
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation, models
 

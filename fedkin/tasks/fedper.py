@@ -1,4 +1,5 @@
-"""Personal models: one part of each client's model, its head, never leaves the client (Arivazhagan et al. 2019).
+"""FedPer's and FedRep's client work: one part of each client's model, its head, never leaves the client (Arivazhagan
+et al. 2019; Collins et al. 2021).
 
 Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of the body.
 """
@@ -23,7 +24,7 @@ from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.evaluate import Evaluate
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
 _MAX_LOSS = 1e30  # anything above cannot be true
 _HEAD = "personal_head"
@@ -81,7 +82,7 @@ class Personal(Task):
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         for some in rows.portions(2 * len(self.start)):  # a model and an update of each
             kept = _heads(self, rows, some)
-            models = _padded(join(self.models[self.model_index[some]], kept, self.head))
+            models = and_padding(join(self.models[self.model_index[some]], kept, self.head))
             part = rows.select(some)
             call = part.train_call(models, np.arange(len(some)), self.work.select(some))
             local = self._trained(rows, call)
@@ -181,7 +182,7 @@ class EvaluatePersonal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for some in rows.portions(len(self.start)):
-            models = _padded(join(self.models[self.model_index[some]], _heads(self, rows, some), self.head))
+            models = and_padding(join(self.models[self.model_index[some]], _heads(self, rows, some), self.head))
             sums = rows.scorer.score(models, rows.clients[some], np.arange(len(some)), self.split)
             loss = sums.loss / np.maximum(sums.examples, 1)
             yield some, {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss}
@@ -218,18 +219,6 @@ def join(
     return models
 
 
-def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) of some other training in a task, where a client that ran out of time does the same share.
-
-    Args:
-        count: of that training.
-        done: what each row completes of the task's ``work``.
-        work: of these rows.
-    """
-    asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
-    return np.where(done >= asked, count, np.maximum(1, count * done // asked))
-
-
 @cache
 def _schema(reduce: bool) -> Schema:
     """The schema of a reply, made once."""
@@ -257,11 +246,6 @@ def _heads(task: Personal | EvaluatePersonal, rows: ClientRows, some: Int[np.nda
     """The same, of the clients of some rows."""
     first = task.start[_slice(task.head)]
     return rows.memory.read(_HEAD, rows.clients[some], np.broadcast_to(first, (len(some), len(first))))
-
-
-def _padded(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models and some of zeros, up to a power of two: a compiled program is for one number of models."""
-    return np.pad(models, ((0, (1 << (len(models) - 1).bit_length()) - len(models)), (0, 0)))
 
 
 def _check_parts(task: Personal | EvaluatePersonal) -> None:

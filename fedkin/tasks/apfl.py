@@ -18,8 +18,8 @@ from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
 from fedkin.core.train_call import MixedModel
 from fedkin.core.workers import LocalUpdates
-from fedkin.tasks.own_model import OWN, EvaluateOwn, Read, own_and_padding
-from fedkin.tasks.train import Train
+from fedkin.tasks.own_model import OWN, EvaluateOwn, Read
+from fedkin.tasks.train import Train, and_padding
 
 SHARE = "own_share"
 _MEMORY = {OWN: Memory("P", np.float32), SHARE: Memory("", np.float32)}
@@ -67,7 +67,7 @@ class TrainMixed(Train):
             own = rows.memory.read(OWN, clients, received)
             share = rows.memory.read(SHARE, clients, np.full(len(some), self.share, np.float32))
             if self.share_lr:
-                mix = own_and_padding(mixed(own, received, share))
+                mix = and_padding(mixed(own, received, share))
                 gradient = rows.trainer.gradients(mix, clients, np.arange(len(some)))
             local = rows.trainer.train(replace(call.select(some), mixed=MixedModel(own, share)))
             arrays, own, after, sound = self._results(local, own, share, received, gradient)
