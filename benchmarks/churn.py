@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fedkin.methods  # noqa: F401 (a checkpoint holds a state that it must know)
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import SUPERLINK, Ended, Lab
 

@@ -24,8 +24,8 @@ import fedkin as fk
 from fedkin.core.client_memory import ClientMemory
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import single_model_state
-from fedkin.run import checkpoint
-from fedkin.run.run_folder import holds_run
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.run_folder import holds_run
 from fedkin.tasks import Client, ClientRows, Memory, Rows, Task, floats, setting
 
 _KEPT = Memory("D")

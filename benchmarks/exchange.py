@@ -22,7 +22,7 @@ import numpy as np
 
 import fedkin.methods  # noqa: F401 (a checkpoint holds a state that it must know)
 from benchmarks.tables import put
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.status import wait_for_run
 from fedkin.server.deploy.up import down, up

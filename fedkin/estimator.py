@@ -34,9 +34,9 @@ from fedkin.data.labels import check_present
 from fedkin.data.user_arrays import missing_rows, unmasked, user_array
 from fedkin.export.predictor import Predictor
 from fedkin.run.argument_checks import check_method
-from fedkin.run.placement import Placement, newcomer_policy
 from fedkin.run.results import Run
 from fedkin.run.simulate import simulate, trainable
+from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (
     "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; give the client of "

@@ -17,14 +17,14 @@ from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
-from fedkin.run import run_folder
 from fedkin.run.callbacks import OnRound
-from fedkin.run.fingerprint import fingerprint
-from fedkin.run.folder_lock import folder_lock
+from fedkin.run.folder import run_folder
+from fedkin.run.folder.fingerprint import fingerprint
+from fedkin.run.folder.lock import folder_lock
+from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
-from fedkin.run.run_folder import Folder, holds_run
 from fedkin.run.simulate import from_config
 from fedkin.run.worlds import Digests, Methods
 from fedkin.tracking.registry import make_trackers

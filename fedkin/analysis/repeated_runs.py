@@ -30,9 +30,9 @@ from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import MEANS, MEASURES, compared_by
 from fedkin.options.privacy.statement import privacy_notes
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
+from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.results import Run
-from fedkin.run.run_folder import holds_run
 
 SEEDS = "seeds"  # folder of the single runs
 CURVES, COMPARISONS = "curves.csv", "comparisons.csv"

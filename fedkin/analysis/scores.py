@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.measures.measure import Measure
-from fedkin.run.partial_rounds import scored_text
+from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 _log = logging.getLogger("fedkin")

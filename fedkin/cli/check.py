@@ -12,7 +12,7 @@ from fedkin.cli.common import error_exit, print_error
 from fedkin.core.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from fedkin.run.folder_state import FolderState
+    from fedkin.run.folder.folder_state import FolderState
 
 DAMAGED = 1  # exit status
 
@@ -25,7 +25,7 @@ def check_command(
 ) -> None:
     """Check a run's folder: how far it came, and whether its files are what it wrote (status 1 where not)."""
     with error_exit():
-        from fedkin.run.folder_state import states_of
+        from fedkin.run.folder.folder_state import states_of
 
         states = [state for run in _runs(folder) for state in states_of(run)]
         if _holds_comparison(folder):
@@ -44,7 +44,7 @@ def _runs(folder: Path) -> list[Path]:
     """The folders of the main runs in a folder."""
     from fedkin.analysis.compare.comparison_folder import CELLS
     from fedkin.analysis.repeated_runs import SEEDS
-    from fedkin.run.run_folder import holds_run
+    from fedkin.run.folder.run_folder import holds_run
 
     if _holds_comparison(folder):
         runs = [path for path in sorted((folder / CELLS).glob("*/*/*")) if holds_run(path)]

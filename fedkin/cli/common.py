@@ -245,8 +245,8 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
 def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     """The configuration that the arguments name."""
     from fedkin.config import run
-    from fedkin.run import run_folder
-    from fedkin.run.resuming import how_to_resume
+    from fedkin.run.folder import run_folder
+    from fedkin.run.folder.resuming import how_to_resume
 
     file, overrides = split_arguments(settings)
     if resume is None:
@@ -268,7 +268,7 @@ def check_out(out: Path | None) -> None:
 
     Raises StorageError.
     """
-    from fedkin.run.run_folder import refuse_others
+    from fedkin.run.folder.run_folder import refuse_others
 
     if out is not None:
         refuse_others(out, ())

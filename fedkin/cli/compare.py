@@ -94,7 +94,7 @@ def compare_command(
 def _carry_out(grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool) -> None:
     """Run the comparison, write and print what came of it, and leave with its status."""
     from fedkin.analysis.compare import comparison_folder
-    from fedkin.run.folder_lock import folder_lock
+    from fedkin.run.folder.lock import folder_lock
 
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None

@@ -65,7 +65,7 @@ def evaluate_command(
 
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
     """The other data that the arguments name."""
-    from fedkin.run.other_data import load_other
+    from fedkin.run.trained.other_data import load_other
 
     if path is None and options:
         option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"

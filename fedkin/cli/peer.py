@@ -50,7 +50,7 @@ def run_command(
     with error_exit():
         from fedkin.config import peer as peer_config
         from fedkin.p2p.launch import build_peer
-        from fedkin.run.folder_lock import folder_lock
+        from fedkin.run.folder.lock import folder_lock
 
         loaded = peer_config.load(config, settings or [])
         with folder_lock(Path(loaded.peer.folder)):

@@ -171,7 +171,7 @@ def _resumable(folder: Path) -> Iterator[None]:
         with ending_on_signals():
             yield
     except KeyboardInterrupt as error:
-        from fedkin.run.run_folder import holds_run
+        from fedkin.run.folder.run_folder import holds_run
 
         how = f"go on with: {command('run', '--resume', folder)}"
         print(f"interrupted; {how if holds_run(folder) else 'nothing was written yet'}", file=sys.stderr)

@@ -26,7 +26,7 @@ def watch_command(
     with error_exit():
         from fedkin.core.errors import ConfigError
         from fedkin.reporting.html.live import LivePage
-        from fedkin.run.run_folder import holds_run
+        from fedkin.run.folder.run_folder import holds_run
         from fedkin.server.deploy import deployment_folder as files
 
         if (folder / files.SERVER).is_file():

@@ -26,7 +26,7 @@ from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 
 MARKDOWN, LATEX, RANKS_LATEX = "comparison.md", "comparison.tex", "ranks.tex"
 _log = logging.getLogger("fedkin")

@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
-from fedkin.run.membership import by_largest_share, memberships
+from fedkin.run.metrics.membership import by_largest_share, memberships
 from fedkin.run.results import Run
 
 

@@ -23,7 +23,7 @@ from fedkin.measures.number_texts import both_ways, percent
 from fedkin.measures.table import MEASURES, measures_of
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.display import robust_text
-from fedkin.run.partial_rounds import away_text, partial_text
+from fedkin.run.metrics.partial_rounds import away_text, partial_text
 
 INCOMPLETE = "best -: in no round every client had a cluster; run.selection=round_robin gives every client a turn"
 ALWAYS_AWAY = "best -: in every round some client had no cluster or was away; wait for all (federation.wait_for)"

@@ -19,7 +19,7 @@ from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
 from fedkin.reporting.style import COLOURS, DASHES, FADED, INK, headline, label_ends, new_figure, prepare, save_as
-from fedkin.run.partial_rounds import CAUSE
+from fedkin.run.metrics.partial_rounds import CAUSE
 
 if TYPE_CHECKING:
     from fedkin.run.results import Run

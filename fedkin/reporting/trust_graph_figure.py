@@ -16,8 +16,8 @@ from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import COLOURS, DASHES, headline, label_ends, new_figure, prepare, save_as
+from fedkin.run.metrics.trust_graph import trust_over_time
 from fedkin.run.results import Run
-from fedkin.run.trust_graph import trust_over_time
 
 _PANELS = 4
 

@@ -9,12 +9,12 @@ import numpy as np
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError
 from fedkin.data.client_names import ClientNames
-from fedkin.run import checkpoint, run_folder
-from fedkin.run.exporting import export
-from fedkin.run.made_again import parts_again
+from fedkin.run.folder import checkpoint, run_folder
+from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.results import SUMMARY, Run
-from fedkin.run.resuming import how_to_resume
-from fedkin.run.trained_models import TrainedModels
+from fedkin.run.trained.exporting import export
+from fedkin.run.trained.models import TrainedModels
+from fedkin.run.trained.rebuild import parts_again
 
 
 def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = False) -> Path:

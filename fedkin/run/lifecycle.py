@@ -21,13 +21,13 @@ from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
 from fedkin.run.callbacks import OnRound
-from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder.fingerprint import fingerprint
+from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run
-from fedkin.run.membership import membership_columns
 from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.metrics.membership import membership_columns
+from fedkin.run.metrics.trust_graph import peer_columns
 from fedkin.run.results import Run
-from fedkin.run.run_folder import Folder, against_folder, holds_run, read_records
-from fedkin.run.trust_graph import peer_columns
 from fedkin.run.worlds import ClientFacts, Digests, Methods, WorldFactory, method_places
 from fedkin.tracking.tracker import Tracker, dispatching
 

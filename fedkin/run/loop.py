@@ -19,19 +19,19 @@ from fedkin.measures.table import EXTRA, SCORE
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import NO_OPTIONS, ActiveOptions, WithOptions, evaluation_task
 from fedkin.run.callbacks import OnRound
-from fedkin.run.checkpoint import Checkpoint
 from fedkin.run.cohort_selection import select_cohort
+from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.migrations import Migrations, find_migrations
+from fedkin.run.folder.run_folder import Folder
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
-from fedkin.run.ledger_record import ledger_record
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, score, training_record
 from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
 from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
-from fedkin.run.migrations import Migrations, find_migrations
-from fedkin.run.run_folder import Folder
+from fedkin.run.metrics.ledger_record import ledger_record
+from fedkin.run.metrics.trust_graph import peers_record
 from fedkin.run.stopping import is_complete, stop_after_round, stop_by_options, stop_by_reply, stop_of_resumed
-from fedkin.run.trust_graph import peers_record
 from fedkin.simulation.engine import SimulatedWorld
 
 _log = logging.getLogger("fedkin")

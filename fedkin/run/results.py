@@ -20,19 +20,20 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
-from fedkin.run import checkpoint, display, integrity, run_folder
+from fedkin.run import display
+from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.migrations import Migrations, migrations_table
+from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.metrics import clustering
 from fedkin.run.metrics.final import BestRound, final_entries
-from fedkin.run.migrations import Migrations, migrations_table
-from fedkin.run.model_access import ModelAccess
-from fedkin.run.partial_rounds import away_rounds
-from fedkin.run.resuming import how_to_resume
+from fedkin.run.metrics.partial_rounds import away_rounds
 from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
+from fedkin.run.trained.model_access import ModelAccess
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedkin.run.parts import Parts
+    from fedkin.run.trained.parts import Parts
 
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS, SUMMARY, AGAINST = run_folder.CLIENTS, run_folder.SUMMARY, run_folder.AGAINST
@@ -291,8 +292,8 @@ def _parts(
     folder: Path, config: Description, clients: pd.DataFrame, fingerprint: str, given: tuple[Any, Any, Any]
 ) -> Parts:
     """The parts of a run of which model, data or method were given."""
-    from fedkin.run.made_again import check_given, parts_again  # models and data are not imported to read a table
-    from fedkin.run.parts import parts_of
+    from fedkin.run.trained.parts import parts_of
+    from fedkin.run.trained.rebuild import check_given, parts_again  # models and data are not imported to read a table
 
     model, data, method = given
     if data is None:

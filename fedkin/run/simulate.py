@@ -24,7 +24,7 @@ from fedkin.options.with_options import by_section, simulated
 from fedkin.run.argument_checks import check_made
 from fedkin.run.callbacks import Callback, OnRound, by_kind
 from fedkin.run.description import description_of, label_names, method_name, plain_values
-from fedkin.run.folder_lock import folder_lock
+from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run

@@ -17,10 +17,10 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
 from fedkin.options.base import Option
 from fedkin.options.with_options import requirements_with
-from fedkin.run.fingerprint import model_digest
+from fedkin.run.folder.fingerprint import model_digest
 from fedkin.run.memory_estimate import memory_parts
 from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.parts import Parts
+from fedkin.run.trained.parts import Parts
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, method_places
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift

@@ -16,7 +16,7 @@ from fedkin.core.method import Method
 from fedkin.core.world import World
 from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.parts import Parts
+from fedkin.run.trained.parts import Parts
 
 Digests = tuple[str, ...]  # what decides numbers and is not in the description, such as the data and the model
 Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description

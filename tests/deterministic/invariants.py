@@ -11,9 +11,9 @@ import numpy as np
 from fedkin.config import registry
 from fedkin.config.option_registry import make_option
 from fedkin.core.method import UNASSIGNED
+from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
 from fedkin.run.results import Run
-from fedkin.run.run_folder import METRICS
 from fedkin.server.request_retries import GRACE
 from tests.deterministic.observed_world import Call, LateReplies, ObservedWorld, UndisturbedWorld, kind_of, state_arrays
 from tests.deterministic.sites import quadratic_clients

@@ -10,9 +10,9 @@ from unittest.mock import patch
 import numpy as np
 
 from fedkin.core import storage
-from fedkin.run import run_folder
-from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.run_folder import Folder
+from fedkin.run.folder import run_folder
+from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.run_folder import Folder
 from fedkin.server import rpc_client
 from fedkin.server.deploy.registry_file import RegistryFile
 from fedkin.server.membership import Membership
@@ -70,7 +70,7 @@ def _write_in_place() -> Any:
             file.write(content.encode() if isinstance(content, str) else content)
         storage.force_to_disk(path)
 
-    from fedkin.run import checkpoint
+    from fedkin.run.folder import checkpoint
 
     return patch.object(checkpoint, "write_atomic", write)
 

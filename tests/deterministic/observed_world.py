@@ -17,7 +17,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.task import Task
 from fedkin.core.world import LateReply
-from fedkin.run.run_folder import METRICS
+from fedkin.run.folder.run_folder import METRICS
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.simulation.fake_world import FakeWorld
 from tests.deterministic.fake_clock import FakeClock

@@ -21,8 +21,8 @@ from fedkin.cli import app
 from fedkin.config import comparison, peer, registry, run, server
 from fedkin.core.errors import FedkinError
 from fedkin.p2p import messages
-from fedkin.run import integrity
-from fedkin.run.folder_state import states_of
+from fedkin.run.folder import integrity
+from fedkin.run.folder.folder_state import states_of
 from fedkin.server.message import RpcMessage, decode, encode
 from fedkin.server.node import respond
 from tests.fuzzing import configurations

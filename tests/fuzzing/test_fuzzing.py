@@ -14,7 +14,7 @@ import fedkin as fk
 from fedkin.config.server import load_client
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import files
-from fedkin.run.folder_state import state_of
+from fedkin.run.folder.folder_state import state_of
 from fedkin.server.message import RpcMessage
 from fedkin.server.node import respond
 from tests.fuzzing import configurations

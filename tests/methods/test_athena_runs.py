@@ -20,7 +20,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.methods.athena import Athena
 from fedkin.models import mclr
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 from fedkin.run.loop import run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population

@@ -18,7 +18,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods.hierarchical import EXCLUDED_BIAS, Hierarchical
 from fedkin.models import mclr
 from fedkin.models.model import Model
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld

@@ -20,8 +20,8 @@ from fedkin.models import mlp
 from fedkin.options.personal.parts import PersonalHead, PersonalModel, refusal
 from fedkin.options.server_optimizer import FedAdam
 from fedkin.options.with_options import WithOptions, evaluation_task
-from fedkin.run import checkpoint
-from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.metrics.accuracy import score
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld

@@ -26,8 +26,8 @@ from fedkin.options.server_optimizer import (
     refusal,
 )
 from fedkin.options.with_options import WithOptions
-from fedkin.run import checkpoint
-from fedkin.run.checkpoint import Checkpoint
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.checkpoint import Checkpoint
 from tests.methods import test_conformance as conformance
 from tests.methods.test_conformance import CASES
 from tests.option_lists import with_options

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin import cli
-from fedkin.run import checkpoint, run_folder, simulate
+from fedkin.run import simulate
+from fedkin.run.folder import checkpoint, run_folder
 
 assert simulate  # all that is heavy is imported before the forks; JAX starts its threads after them
 

@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flowe
 import fedkin as fk
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find, stop
 from fedkin.server.deploy.status import UP, status, wait_for_run

@@ -13,7 +13,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.config import registry
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 

@@ -13,7 +13,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.codec import decode
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from fedkin.secret.client import Session
 from tests.free_ports import until
 from tests.process import flower_project as project

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fedkin.config.server import load_client, load_server
-from fedkin.run import checkpoint
+from fedkin.run.folder import checkpoint
 from fedkin.server.deploy.ask_worker import SiteWorker
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.processes import MARK

@@ -15,7 +15,7 @@ from matplotlib.quiver import Quiver
 
 import fedkin as fk
 from fedkin.reporting.trust_graph_figure import draw, draw_circle
-from fedkin.run.trust_graph import trust_over_time
+from fedkin.run.metrics.trust_graph import trust_over_time
 from tests.run.test_trust_graph import DATA, KINDS, TRUST, simulated
 
 TRUTH = np.asarray(DATA.true_clusters)

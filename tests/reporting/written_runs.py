@@ -14,7 +14,7 @@ import tomli_w
 from fedkin.config.description import Description
 from fedkin.core.method import State
 from fedkin.core.records import Record
-from fedkin.run.migrations import find_migrations
+from fedkin.run.folder.migrations import find_migrations
 from fedkin.run.results import Run
 
 _CLUSTERING = (

@@ -12,7 +12,6 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.ledger_record import ledger_record
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
     accuracy_record,
@@ -23,6 +22,7 @@ from fedkin.run.metrics.accuracy import (
     training_record,
     weighted_mean,
 )
+from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.observations import Observations
 from fedkin.tasks.evaluate import Scores
 from fedkin.tasks.train import train

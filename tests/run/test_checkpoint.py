@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedkin.core.codec import content_digest, decode, encode
 from fedkin.core.errors import CheckpointError, MethodError
 from fedkin.core.method import UNASSIGNED, State
-from fedkin.run import checkpoint
-from fedkin.run.checkpoint import BestRound, Checkpoint
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.checkpoint import BestRound, Checkpoint
 from tests.methods.test_conformance import assert_same
 from tests.run.toy_method import ToyState
 

@@ -14,10 +14,10 @@ from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.options.base import Option
+from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.lifecycle import Experiment
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
-from fedkin.run.run_folder import holds_run
 from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import Model, as_model, cnn, mclr, mlp
-from fedkin.run.fingerprint import model_digest
+from fedkin.run.folder.fingerprint import model_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import FedAvg, FedPer, Gossip
 from fedkin.models import mclr
-from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.loop import run
 from fedkin.run.metrics.accuracy import accuracy_record, mean_and_distances, score
 from fedkin.simulation.fake_world import FakeWorld

@@ -19,9 +19,9 @@ from fedkin.cli import app
 from fedkin.config.description import Description
 from fedkin.core.errors import StorageError
 from fedkin.core.records import Record
-from fedkin.run.folder_lock import folder_lock
+from fedkin.run.folder.lock import folder_lock
+from fedkin.run.folder.run_folder import Folder
 from fedkin.run.interruption import RunInterrupted, exit_status, interruptible, is_interrupted
-from fedkin.run.run_folder import Folder
 from tests.refusals import refused
 from tests.run.test_every_write import content, go
 
@@ -195,7 +195,7 @@ def test_a_peer_has_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from fedkin.run.folder_lock import folder_lock\n"
+        "import sys, time; from pathlib import Path; from fedkin.run.folder.lock import folder_lock\n"
         "with folder_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "run")]

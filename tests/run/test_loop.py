@@ -18,9 +18,9 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.methods import FLHC, FedAvg, FlexCFL, SattlerCFL
 from fedkin.run.cohort_selection import select_cohort
+from fedkin.run.folder.run_folder import Folder
 from fedkin.run.loop import RunState, run
 from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.run_folder import Folder
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import Train

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from fedkin.run.migrations import find_migrations, migrants, migrations_table, replay
+from fedkin.run.folder.migrations import find_migrations, migrants, migrations_table, replay
 from fedkin.run.results import Run
 from tests.option_lists import simulate_arguments
 

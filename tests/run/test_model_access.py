@@ -24,7 +24,7 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
-from fedkin.run.placement import place
+from fedkin.run.trained.placement import place
 from tests.option_lists import simulate_arguments
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)

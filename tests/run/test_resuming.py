@@ -10,7 +10,7 @@ from fedkin.cli.common import load_config
 from fedkin.config.description import Description
 from fedkin.core.errors import ConfigError
 from fedkin.run.export_folder import export_folder
-from fedkin.run.resuming import how_to_resume
+from fedkin.run.folder.resuming import how_to_resume
 
 CONFIG = '[method]\nname = "fedavg"\n[run]\nrounds = 3\n'
 

@@ -15,8 +15,8 @@ from fedkin.config.description import Description
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.run.fingerprint import determining_part, environment, fingerprint
-from fedkin.run.run_folder import Folder, holds_run, read_config, read_records
+from fedkin.run.folder.fingerprint import determining_part, environment, fingerprint
+from fedkin.run.folder.run_folder import Folder, holds_run, read_config, read_records
 from tests.full_disk import no_file_longer_than
 from tests.run.toy_method import fake_world
 

@@ -18,7 +18,7 @@ from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
 from fedkin.measures.table import compared_by
-from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.stopping import failure, stop_by_reply, stop_by_score, stop_of_resumed, stop_without_replies
 from tests.run.validated_world import Saying, constant_data, said
 

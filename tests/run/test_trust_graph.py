@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 import fedkin as fk
 from fedkin.core.method import State
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.trust_graph import neighbour_agreement, pack_trust, peers_record, trust_over_time, unpack_trust
+from fedkin.run.metrics.trust_graph import neighbour_agreement, pack_trust, peers_record, trust_over_time, unpack_trust
 
 TRUST = np.array(
     [

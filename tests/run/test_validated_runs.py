@@ -19,9 +19,9 @@ from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr, mlp
-from fedkin.run import checkpoint
-from fedkin.run.checkpoint import BestRound
-from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.checkpoint import BestRound
+from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.metrics.accuracy import score
 from fedkin.run.metrics.final import best_record
 from fedkin.simulation.engine import SimulatedWorld

@@ -22,7 +22,7 @@ from fedkin.config.comparison_grid import Grid
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import AGREEMENT, HONEST, MEANS
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 from fedkin.run.results import Run
 
 TABLE, DIFFERENCES = "comparison.csv", "differences.csv"

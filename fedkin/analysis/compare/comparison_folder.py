@@ -23,10 +23,10 @@ from fedkin.config.comparison_grid import Grid, Setting, Variant, from_descripti
 from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.run import run_folder
-from fedkin.run.fingerprint import determining_part
+from fedkin.run.folder import run_folder
+from fedkin.run.folder.fingerprint import determining_part
+from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.results import Run
-from fedkin.run.run_folder import holds_run
 from fedkin.run.stopping import stop_of_resumed
 
 COMPARISON, CELLS = "comparison.toml", "cells"

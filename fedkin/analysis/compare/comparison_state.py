@@ -8,8 +8,8 @@ from pathlib import Path
 from fedkin.analysis.compare.comparison import DIFFERENCES, TABLE, Comparison
 from fedkin.analysis.compare.comparison_folder import cells_of, reopen
 from fedkin.core.errors import FedkinError
-from fedkin.run.folder_state import FolderState
-from fedkin.run.run_folder import holds_run
+from fedkin.run.folder.folder_state import FolderState
+from fedkin.run.folder.run_folder import holds_run
 
 
 @dataclass

@@ -20,7 +20,7 @@ from fedkin.config.comparison import load
 from fedkin.config.comparison_grid import Grid
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path
-from fedkin.run.folder_lock import folder_lock
+from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run

@@ -28,7 +28,7 @@ from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
-from fedkin.run.fingerprint import fingerprint, model_digest
+from fedkin.run.folder.fingerprint import fingerprint, model_digest
 from fedkin.run.results import Run
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel

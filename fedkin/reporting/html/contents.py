@@ -27,7 +27,7 @@ from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
 from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.html.verdict import verdict
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 

@@ -15,9 +15,9 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import megabytes
 from fedkin.measures.table import measures_of
 from fedkin.reporting.html.report import report
-from fedkin.run import run_folder
 from fedkin.run.federation_state import read_state, server_state_file
-from fedkin.run.partial_rounds import partial_text
+from fedkin.run.folder import run_folder
+from fedkin.run.metrics.partial_rounds import partial_text
 
 _PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
 _LOG_LINES = 15

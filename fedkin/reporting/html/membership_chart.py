@@ -6,7 +6,7 @@ import numpy as np
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, rounded, thinned
-from fedkin.run.membership import by_largest_share, memberships
+from fedkin.run.metrics.membership import by_largest_share, memberships
 from fedkin.run.results import Run
 
 

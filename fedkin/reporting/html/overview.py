@@ -11,7 +11,7 @@ from fedkin.measures.number_texts import duration
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import is_finished
 from fedkin.reporting.progress import privacy_in_words, secret_in_words
-from fedkin.run.partial_rounds import scored_text
+from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 _SHOWN = 3  # different values of a line

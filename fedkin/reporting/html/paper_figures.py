@@ -25,7 +25,7 @@ from fedkin.measures.number_texts import byte_text
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE, figure_metadata
-from fedkin.run import run_folder
+from fedkin.run.folder import run_folder
 
 WIDTH = 3.3  # inches
 COLUMN: Any = {

@@ -21,8 +21,8 @@ from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.core.storage import user_path
 from fedkin.measures.measure import Measure
 from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
-from fedkin.run import run_folder
-from fedkin.run.fingerprint import determining_part
+from fedkin.run.folder import run_folder
+from fedkin.run.folder.fingerprint import determining_part
 from fedkin.run.results import Run
 
 

@@ -21,9 +21,9 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.measures.table import MEANS
-from fedkin.run import checkpoint, integrity, run_folder
+from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.migrations import Migrations, migrants, replay
 from fedkin.run.metrics.final import final_entries
-from fedkin.run.migrations import Migrations, migrants, replay
 from fedkin.run.results import Run
 
 _DRAWN = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")

@@ -21,7 +21,7 @@ from fedkin.measures.table import MEASURES, SCORE
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.reporting.html.recovery import has_summary, is_finished
-from fedkin.run.partial_rounds import scored_text
+from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 BASELINE = "fedavg"

@@ -18,7 +18,7 @@ from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import HONEST
 from fedkin.methods.policies import cluster_by_loss
-from fedkin.run.checkpoint import BestRound
+from fedkin.run.folder.checkpoint import BestRound
 from fedkin.run.metrics.accuracy import EvaluationResults, accuracy_record, measures_record, ratio, score
 from fedkin.simulation.engine import SimulatedWorld
 

@@ -19,10 +19,10 @@ from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_s
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
-from fedkin.run import checkpoint
-from fedkin.run.fingerprint import fingerprint
+from fedkin.run.folder import checkpoint
+from fedkin.run.folder.fingerprint import fingerprint
+from fedkin.run.folder.run_folder import CHECKPOINTS, Folder, against_folder, holds_run
 from fedkin.run.method_checks import check_model, check_plan
-from fedkin.run.run_folder import CHECKPOINTS, Folder, against_folder, holds_run
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys

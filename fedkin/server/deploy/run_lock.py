@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import storage_errors
-from fedkin.run.folder_lock import lock_file
+from fedkin.run.folder.lock import lock_file
 
 _TIMEOUT, _POLL = 180.0, 0.5  # seconds
 _log = logging.getLogger("fedkin")

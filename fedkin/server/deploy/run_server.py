@@ -24,11 +24,11 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.options.base import Option
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
+from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.lifecycle import Experiment
-from fedkin.run.partial_rounds import scored_text
-from fedkin.run.parts import Parts
+from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
-from fedkin.run.run_folder import holds_run
+from fedkin.run.trained.parts import Parts
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.registry_file import RegistryFile

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.run.federation_state import NOT_STARTED, FederationState, read_state, server_state_file
-from fedkin.run.run_folder import METRICS, SUMMARY, against_folder, read_config
+from fedkin.run.folder.run_folder import METRICS, SUMMARY, against_folder, read_config
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, Process, find, leaders, require_proc
 from fedkin.server.deploy.selection import Selection, select

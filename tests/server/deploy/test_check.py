@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from fedkin.core.errors import ConfigError
-from fedkin.run.run_folder import Folder
+from fedkin.run.folder.run_folder import Folder
 from fedkin.server.deploy import check, check_network
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_keys import SOON, check_server_keys

@@ -20,8 +20,8 @@ from fedkin.data.tables import check_columns
 from fedkin.data.user_data import ENDINGS
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
-from fedkin.run.evaluation import DIGEST, Evaluation, tables
-from fedkin.run.trained_models import TrainedModels
+from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
+from fedkin.run.trained.models import TrainedModels
 
 ALL = "all"
 

@@ -12,9 +12,9 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
-from fedkin.run.data_place import located
-from fedkin.run.fingerprint import environment, environment_changes, fingerprint, model_digest
-from fedkin.run.parts import Parts, parts_of
+from fedkin.run.folder.data_place import located
+from fedkin.run.folder.fingerprint import environment, environment_changes, fingerprint, model_digest
+from fedkin.run.trained.parts import Parts, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd

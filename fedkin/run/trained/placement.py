@@ -20,8 +20,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
-from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
-from fedkin.run.trained_models import TrainedModels
+from fedkin.run.trained.models import TrainedModels
+from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.own_model import EvaluateOwn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedkin.config import registry
 from fedkin.core.errors import CheckpointError, FedkinError
-from fedkin.run import checkpoint, integrity, run_folder
+from fedkin.run.folder import checkpoint, integrity, run_folder
 
 
 @dataclass

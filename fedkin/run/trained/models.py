@@ -21,9 +21,9 @@ from fedkin.core.task import Task
 from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
-from fedkin.run.newcomer_data import newcomer_data, newcomer_samples
-from fedkin.run.own_models import check_head, check_shared, whole_model
-from fedkin.run.parts import Parts
+from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
+from fedkin.run.trained.own_models import check_head, check_shared, whole_model
+from fedkin.run.trained.parts import Parts
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
 from fedkin.tasks.fedem import EvaluateMixture

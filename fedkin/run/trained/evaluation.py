@@ -25,7 +25,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
-from fedkin.run.trained_models import TrainedModels
+from fedkin.run.trained.models import TrainedModels
 
 if TYPE_CHECKING:
     import pandas as pd

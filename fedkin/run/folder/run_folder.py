@@ -44,12 +44,12 @@ from fedkin.core.storage import (
 )
 from fedkin.core.world import World
 from fedkin.options.journal import JOURNAL, RELEASE, SECRET_SUMS
-from fedkin.run import checkpoint, integrity
-from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.data_place import place_of_data
-from fedkin.run.fingerprint import determining_part, environment, environment_changes, first_difference
-from fedkin.run.migrations import Migrations
-from fedkin.run.record_lines import line_of, lines_of, records_up_to
+from fedkin.run.folder import checkpoint, integrity
+from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.data_place import place_of_data
+from fedkin.run.folder.fingerprint import determining_part, environment, environment_changes, first_difference
+from fedkin.run.folder.migrations import Migrations
+from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
 
 CONFIG, METRICS, MIGRATIONS, TIMINGS = "config.toml", "metrics.jsonl", "migrations.jsonl", "timings.jsonl"
 ENVIRONMENT, CHECKPOINTS = "environment.json", "checkpoints"

@@ -13,7 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, write
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
-from fedkin.run.trained_models import TrainedModels
+from fedkin.run.trained.models import TrainedModels
 
 if TYPE_CHECKING:
     import pandas as pd

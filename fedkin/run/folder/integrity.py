@@ -15,8 +15,8 @@ from typing import Any
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import storage_errors, write_atomic
-from fedkin.run.checkpoint import Checkpoint
-from fedkin.run.record_lines import lines_of, records_up_to
+from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.record_lines import lines_of, records_up_to
 
 SUMS = "SHA256SUMS"
 _log = logging.getLogger("fedkin")

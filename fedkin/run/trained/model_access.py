@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from fedkin.data.federated import FederatedData
     from fedkin.export.predictor import Predictor
-    from fedkin.run.evaluation import Evaluation
-    from fedkin.run.parts import Parts
-    from fedkin.run.placement import Placement
-    from fedkin.run.trained_models import TrainedModels
+    from fedkin.run.trained.evaluation import Evaluation
+    from fedkin.run.trained.models import TrainedModels
+    from fedkin.run.trained.parts import Parts
+    from fedkin.run.trained.placement import Placement
 
 
 class ModelAccess:
@@ -51,8 +51,8 @@ class ModelAccess:
     def _trained(self, checked: bool) -> TrainedModels:
         """The trained models; where data must be made again, whether they must be the run's to the last sample."""
         from fedkin.data.client_names import ClientNames
-        from fedkin.run.made_again import parts_again
-        from fedkin.run.trained_models import TrainedModels
+        from fedkin.run.trained.models import TrainedModels
+        from fedkin.run.trained.rebuild import parts_again
 
         parts = self.made_of or parts_again(self.config, self.folder, self.fingerprint if checked else "")
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
@@ -125,7 +125,7 @@ class ModelAccess:
                 labels.
             ConfigError, DataError: as ``predict``.
         """
-        from fedkin.run.placement import place
+        from fedkin.run.trained.placement import place
 
         return place(self.trained, x, y, resamples, seed)
 
@@ -176,7 +176,7 @@ class ModelAccess:
             ConfigError, MethodError: an unknown format; a run without a model; as ``model_for``.
             StorageError: a folder that holds something, or cannot be written.
         """
-        from fedkin.run.exporting import export
+        from fedkin.run.trained.exporting import export
 
         return export(self.trained, self.config, self.clients, self.fingerprint, user_path(path), format)
 
@@ -207,8 +207,8 @@ class ModelAccess:
                 or labels.
             CheckpointError: own data that have changed since.
         """
-        from fedkin.run.evaluation import evaluate
-        from fedkin.run.other_data import evaluate_other
+        from fedkin.run.trained.evaluation import evaluate
+        from fedkin.run.trained.other_data import evaluate_other
 
         if data is not None:
             if fine_tune_epochs is not None or target is not None:
@@ -221,7 +221,7 @@ class ModelAccess:
 
     def _for_other_data(self) -> TrainedModels:
         """The trained models, though the run's own data may have changed since, if their clients have not."""
-        from fedkin.run.made_again import check_names
+        from fedkin.run.trained.rebuild import check_names
 
         if "trained" in self.__dict__:
             return self.trained
@@ -231,7 +231,7 @@ class ModelAccess:
 
     def _seconds(self) -> dict[int, float]:
         """Wall time until the end of each round; of a run that no folder keeps, none is known."""
-        from fedkin.run.run_folder import TIMINGS, read_records
+        from fedkin.run.folder.run_folder import TIMINGS, read_records
 
         lines = read_records(self.folder, TIMINGS) if self.folder else []
         return {line["round"]: line["total"] for line in lines if "total" in line}

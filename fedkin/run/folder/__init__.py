@@ -1,0 +1,1 @@
+"""The folder that keeps a run: its files, checkpoints and integrity."""

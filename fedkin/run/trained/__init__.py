@@ -1,0 +1,1 @@
+"""The models of a finished run: predicting, placing newcomers, evaluating, exporting."""
