@@ -17,9 +17,9 @@ from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.run.callbacks import OnRound
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.stopping import STOP

@@ -18,12 +18,12 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
 from fedkin.run.callbacks import OnRound
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.worlds import Digests, Methods

@@ -27,7 +27,7 @@ def audit_command(
 
     Trains nothing. Status 1 where the claim is contradicted."""
     with error_exit():
-        from fedkin.run.private_audit import audit_of_config
+        from fedkin.analysis.private_audit import audit_of_config
 
         result = audit_of_config(load_config(settings or [], None))
         if as_json:

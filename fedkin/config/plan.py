@@ -165,21 +165,29 @@ class RunSettings(Plan, Compute):
 
     @classmethod
     def of(
-        cls, rounds: int, cohort: Cohort, seed: int, scoring: Scoring, compute: Compute, measures: Sequence[Values]
+        cls,
+        *,
+        rounds: int,
+        cohort: int | Cohort,
+        seed: int,
+        scoring: Scoring,
+        compute: Compute,
+        measures: Sequence[Values],
     ) -> RunSettings:
         """The settings of a run that is started from Python.
 
         Args:
             rounds: T.
-            cohort: how many clients take part in a round.
+            cohort: how many clients take part in a round, and how they are drawn.
             seed: of the run.
             scoring: how the run is scored.
             compute: what computes it.
             measures: the entries of the user's own measures.
         """
+        drawn = cohort if isinstance(cohort, Cohort) else Cohort(cohort)
         values = _fields(scoring) | _fields(compute)
         values["measures"] = list(measures) or None
-        return cls(rounds=rounds, cohort=cohort.size, selection=cohort.selection, seed=seed, **values)
+        return cls(rounds=rounds, cohort=drawn.size, selection=drawn.selection, seed=seed, **values)
 
     @property
     def values(self) -> Values:

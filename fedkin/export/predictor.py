@@ -5,9 +5,9 @@ Shapes: B samples, C classes, P parameters, D detectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from fedkin.core.errors import DataError, ModelError
 from fedkin.core.layout import Samples
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
-from fedkin.export.inference import class_scores
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _PIXELS = np.float32(255)
@@ -229,3 +228,46 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
         raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
     return array
+
+
+_WIDTH = 64  # samples at a time; JAX compiles for one number of them
+
+
+def class_scores(
+    model: AnyModel, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
+) -> Float[np.ndarray, "B S"]:
+    """Scores of samples, in inference mode.
+
+    Args:
+        model: what computes.
+        vector: its weights.
+        x: samples in the type of the data, at least one.
+    """
+    score = _torch_scores if isinstance(model, ModelWithWorkers) else _jax_scores
+    return score(model, vector, x)
+
+
+def _jax_scores(model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]) -> np.ndarray:
+    score, parts = _compiled(model), []
+    for start in range(0, len(x), _WIDTH):
+        block = x[start : start + _WIDTH]
+        padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)
+        parts.append(np.asarray(score(vector, np.pad(block, padding)))[: len(block)])
+    return np.concatenate(parts)
+
+
+@lru_cache(maxsize=16)
+def _compiled(model: Any) -> Callable[..., Any]:
+    import jax
+
+    return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))
+
+
+def _torch_scores(model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]) -> np.ndarray:
+    import torch
+
+    from fedkin.simulation.torch.flat_module import to_tensor
+
+    with model.torch_settings(), torch.inference_mode():
+        network = model.network(vector).eval()
+        return np.concatenate([network(part).numpy() for part in to_tensor(x).split(_WIDTH)])

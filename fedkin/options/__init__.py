@@ -20,12 +20,14 @@ class OptionSection(NamedTuple):
         kinds: what it can be: the name in a configuration, and where the class is (``module:Class``).
         titles: what tables add to the name of a method, by name; empty: nothing.
         only_simulated: whether the option makes no sense with real clients.
+        files: what the option writes into the folder of a run.
     """
 
     words: str
     kinds: Mapping[str, str]
     titles: Mapping[str, str] = MappingProxyType({})
     only_simulated: bool = False
+    files: tuple[str, ...] = ()
 
     def classes(self) -> dict[str, type]:
         """The classes by name. They are imported here."""
@@ -55,9 +57,17 @@ SECTIONS = {
         {"head": f"{_PARTS}:PersonalHead", "ditto": f"{_PARTS}:PersonalModel"},
         titles={"head": "personal heads", "ditto": "Ditto"},
     ),
-    "privacy": OptionSection("privacy", {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"}),
+    "privacy": OptionSection(
+        "privacy",
+        {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"},
+        files=("privacy.jsonl", "privacy.json", "release"),
+    ),
     "robust": OptionSection("robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}),
     "attack": OptionSection("attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True),
     "late": OptionSection("way to use late replies", {"replies": "fedkin.options.late.late_replies:LateReplies"}),
-    "secret": OptionSection("secret sums", {"sums": "fedkin.options.secret.secret_sums:SecretSums"}),
+    "secret": OptionSection(
+        "secret sums",
+        {"sums": "fedkin.options.secret.secret_sums:SecretSums"},
+        files=("secret.jsonl",),
+    ),
 }

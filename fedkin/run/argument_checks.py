@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.plan import Compute, Scoring
 from fedkin.core.errors import ConfigError, DataError, FedkinError, MethodError, ModelError, unknown
 from fedkin.core.method import Method
 from fedkin.core.training import LocalTraining
@@ -15,6 +16,7 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 
 _ARGUMENTS = {"scenario": Population, "shift": Shift, "local": LocalTraining}
+_SETTINGS = {"scoring": Scoring, "compute": Compute, "local": LocalTraining, "scenario": Population}
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
@@ -42,6 +44,18 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
         raise _named(ModelError, "model", model, registry.models(), f"fk.models.{model}(data)")
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
         raise ConfigError(f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}")
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse (ConfigError) settings that are of another type.
+
+    Args:
+        settings: by the name of their argument; None: not given.
+    """
+    for name, value in settings.items():
+        kind = _SETTINGS[name]
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"{name} must be made, fk.{kind.__name__}(...), got {value!r}")
 
 
 def check_method(method: Any) -> None:

@@ -21,12 +21,12 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.options.base import Option
 from fedkin.options.with_options import by_section, simulated
-from fedkin.run.argument_checks import check_made
+from fedkin.run.argument_checks import check_made, check_settings
 from fedkin.run.callbacks import Callback, OnRound, by_kind
 from fedkin.run.description import description_of, label_names, method_name, plain_values
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Methods, named_methods
@@ -103,6 +103,7 @@ def simulate(
         ModelError, MethodError, DataError: what does not fit together.
     """
     check_made((method, *against), data, model, shift)
+    check_settings({"scoring": scoring, "compute": compute, "local": local, "scenario": scenario})
     model = trainable(model)
     local = local or LocalTraining()
     scenario = scenario or Population()
@@ -112,12 +113,7 @@ def simulate(
     sections = by_section(options)
     measure_entries, measures = own_measures.resolved(scoring.measures, "measures")
     settings = RunSettings.of(
-        rounds=rounds,
-        cohort=cohort if isinstance(cohort, Cohort) else Cohort(cohort),
-        seed=seed,
-        scoring=scoring,
-        compute=compute,
-        measures=measure_entries,
+        rounds=rounds, cohort=cohort, seed=seed, scoring=scoring, compute=compute, measures=measure_entries
     )
     poisoned, shifts = simulated(sections, data, shift)
     folder = user_path(out) if out else None

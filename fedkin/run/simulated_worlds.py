@@ -10,7 +10,7 @@ from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Checking, Method
-from fedkin.core.requirements import requirements_of
+from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
@@ -18,7 +18,6 @@ from fedkin.data.machine_memory import check_memory
 from fedkin.options.base import Option
 from fedkin.options.with_options import requirements_with
 from fedkin.run.folder.fingerprint import model_digest
-from fedkin.run.memory_estimate import memory_parts
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.trained.parts import Parts
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, method_places
@@ -105,3 +104,37 @@ class SimulatedWorlds:
             lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
             Parts(method, self.model, self.data, self.local, self.shift),
         )
+
+
+_NUMBER = 4  # bytes of a parameter
+_PAIR = 16  # bytes of a pair of clients: its distance, and a copy of it where clusters are made of distances
+
+
+def memory_parts(
+    needs: Requirements, plan: Plan, clients: int, parameters: int, together: int | None = None
+) -> dict[str, int]:
+    """Bytes of a run, by what they are for.
+
+    Args:
+        needs: of its method.
+        plan: of its rounds.
+        clients: N.
+        parameters: P.
+        together: clients that a device computes at once; None for one.
+    """
+    model = _NUMBER * parameters
+    models = clients if needs.peers else needs.clients.number
+    memory = needs.memory
+    parts = {
+        "models": 2 * models * model,  # before and after a round
+        "local training": 4 * (together or 1) * model,  # weights, gradient, update and the optimiser's memory
+    }
+    if needs.reads.updates == "single":
+        rows = clients if memory.compares_all else min(plan.cohort, clients)
+        updates = "updates of all clients" if memory.compares_all else "updates of a cohort"
+        parts[updates] = rows * model
+    if memory.kept_models:
+        parts["what is kept of each client"] = memory.kept_models * clients * model
+    if memory.compares_all:
+        parts["all pairs of clients"] = _PAIR * clients**2
+    return parts

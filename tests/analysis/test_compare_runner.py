@@ -48,11 +48,14 @@ def compare(out: Path, *more: str, **options: Any) -> Comparison:
 def made() -> Iterator[list[str]]:
     """What was made of the configuration's choices, by name."""
     names: list[str] = []
-    make = registry.make
+    make = registry.Entry.make
+
+    def noted(entry: registry.Entry, *first: Any) -> Any:
+        names.append(entry.name)
+        return make(entry, *first)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            registry, "make", lambda r, values, *first: (names.append(values["name"]), make(r, values, *first))[1]
-        )
+        patch.setattr(registry.Entry, "make", noted)
         yield names
 
 

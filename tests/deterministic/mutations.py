@@ -14,7 +14,7 @@ from fedkin.run.folder import run_folder
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.run_folder import Folder
 from fedkin.server import rpc_client
-from fedkin.server.deploy.registry_file import RegistryFile
+from fedkin.server.deploy.run_server import RegistryFile
 from fedkin.server.membership import Membership
 from fedkin.server.node_memory import NodeMemory
 from fedkin.server.overdue_requests import OverdueRequests

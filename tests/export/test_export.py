@@ -110,9 +110,8 @@ def test_plain_pytorch_reads_a_state_dict_without_fedkin(run: fk.Run, images: Fe
 def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> None:
     """Odd sides, strides and paddings, with every weight and bias random."""
     from fedkin.export.architecture import architecture_of, entry_of
-    from fedkin.export.inference import class_scores
     from fedkin.export.plain_torch import build
-    from fedkin.export.predictor import layers_of
+    from fedkin.export.predictor import class_scores, layers_of
 
     rng = np.random.default_rng(1)
     x = rng.random((2, side, side, 2), np.float32)

@@ -17,41 +17,45 @@ PACKAGES: dict[str, str] = {
     "measures": "core",
     "security": "core",
     "secret": "core security",
-    "tasks": "core measures secret security",
-    "methods": "core aggregation measures clustering tasks",
+    "tasks": "core measures security secret",
+    "methods": "aggregation core clustering measures tasks",
     "models": "core",
     "data": "core measures",
     "scenarios": "core data",
     "tracking": "core measures",
     "options": "core",
     "options.personal": "core tasks options",
-    "options.robust": "core measures clustering options",
+    "options.robust": "core clustering measures options",
     "options.attack": "core measures data scenarios options options.robust",
-    "options.late": "core aggregation options",
-    "options.secret": "core tasks secret security options",
+    "options.late": "aggregation core options",
+    "options.secret": "core security secret tasks options",
     "options.privacy": "core secret tracking options options.secret",
     "simulation": "core data scenarios simulation.jax simulation.ray",
     "simulation.jax": "core models data simulation",
-    "simulation.torch": "core data models simulation simulation.jax",
+    "simulation.torch": "core models data simulation simulation.jax",
     "simulation.ray": "core data simulation",
-    "config": "core measures methods models data scenarios simulation.torch options",
+    "config": "core measures methods models data scenarios options simulation.torch",
     "export": "core models data simulation simulation.torch config",
     "server": "core tasks config",
-    "p2p": "core tasks methods config security simulation",
-    "run.metrics": "core tasks measures methods simulation options",
-    "run": "core tasks measures methods models data scenarios simulation simulation.torch config export tracking "
-    "options options.robust options.secret options.privacy run.metrics",
-    "server.deploy": "core data simulation simulation.torch config export server secret security run tracking "
-    "options reporting",
-    "analysis": "core tasks methods measures clustering data simulation simulation.ray config tracking run "
-    "options.privacy",
-    "analysis.compare": "core measures config run analysis",
-    "analysis.advise": "core tasks methods measures clustering data simulation config run analysis",
-    "reporting": "core measures config run analysis analysis.compare analysis.advise options.privacy",
-    "reporting.html": "core tasks measures config data simulation run run.metrics analysis analysis.compare reporting",
-    "estimator": "core data config run export",
-    "cli": "core measures data config export run analysis analysis.compare analysis.advise "
-    "reporting reporting.html p2p server.deploy papers",
+    "p2p": "core security tasks methods simulation config",
+    "run.folder": "core models data options simulation config",
+    "run.metrics": "core measures tasks methods options simulation run.folder",
+    "run.trained": "core measures tasks data scenarios options simulation simulation.torch config export run.folder",
+    "run": "core measures methods data scenarios tracking options options.robust simulation "
+    "simulation.torch config run.folder run.metrics run.trained",
+    "server.deploy": "core security secret data tracking options simulation simulation.torch config export "
+    "server run.folder run.metrics run.trained run reporting",
+    "analysis": "core clustering measures tasks methods data tracking options options.secret "
+    "options.privacy simulation simulation.ray config run.folder run.metrics run",
+    "analysis.compare": "core measures config run.folder run analysis",
+    "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
+    "reporting": "core measures options.privacy config run.folder run.metrics run analysis "
+    "analysis.compare analysis.advise",
+    "reporting.html": "core measures tasks data simulation config run.folder run.metrics run analysis "
+    "analysis.compare reporting",
+    "estimator": "core data config export run.trained run",
+    "cli": "core measures data config export p2p run.folder run.trained run server.deploy analysis "
+    "analysis.compare analysis.advise reporting reporting.html papers",
     "": "every package",  # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command
 }
 NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedkin.p2p.access_rules import access_rules
+from fedkin.p2p.init_federation import access_rules
 
 
 def test_zenoh_accepts_the_rules_and_nobody_may_declare_keys_of_others() -> None:

@@ -84,7 +84,7 @@ def test_suspects_have_the_names_of_the_data() -> None:
     """Clients named 1 to 6: positions 0 and 4 are the clients 1 and 5."""
     data = fk.data.from_arrays(np.eye(12), np.arange(12) % 2, clients=np.arange(12) % 6 + 1, test=0)
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
-    run.final["rule_weights"] = [0.1, 1.0, 1.0, 1.0, 0.2, None]
+    run = dataclasses.replace(run, final={"rule_weights": [0.1, 1.0, 1.0, 1.0, 0.2, None]})
     assert "the rule suspects 2 clients (1, 5)" in repr(run)
     shown = table([run.summary()], names_by_position(run.clients))
     assert "the rule suspects 2 clients (1, 5)" in str(shown.caption)
@@ -92,6 +92,6 @@ def test_suspects_have_the_names_of_the_data() -> None:
 
 def test_suspects_without_names_have_their_positions(tiny: FederatedData) -> None:
     run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6)
-    run.final["rule_weights"] = [0.1, *[1.0] * 11]
+    run = dataclasses.replace(run, final={"rule_weights": [0.1, *[1.0] * 11]})
     assert names_by_position(run.clients) is None
     assert "the rule suspects 1 client (0)" in repr(run)

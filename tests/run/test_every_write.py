@@ -14,8 +14,8 @@ from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.method import Method
 from fedkin.options.base import Option
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 from fedkin.run.worlds import ClientFacts, Methods, OpenWorld

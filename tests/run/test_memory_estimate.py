@@ -19,7 +19,7 @@ from fedkin.core.requirements import (
     requirements_of,
 )
 from fedkin.data import machine_memory
-from fedkin.run.memory_estimate import memory_parts
+from fedkin.run.simulated_worlds import memory_parts
 from tests.methods.test_conformance import CASES, arrays, fake, make, run
 from tests.option_lists import simulate_arguments
 

@@ -62,7 +62,7 @@ IFCA = fk.IFCA(clusters=2, weighting="examples")
 def simulate(privacy: ClientDP | None = TESTING, rounds: int = 4, method: Any = None, **options: Any) -> fk.Run:
     asked: dict[str, Any] = {"rounds": rounds, "cohort": 4, "selection": "poisson", "checkpoint_every": 2, **options}
     asked = simulate_arguments({"privacy": privacy, **asked})
-    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **simulate_arguments(asked))
+    return fk.simulate(method or fk.FedAvg(), DATA, mclr(DATA), local=fk.SGD(lr=0.1), **asked)
 
 
 def active(
@@ -248,9 +248,8 @@ def test_a_budget_stops_the_run_and_a_resumed_one_does_not_go_on(tmp_path: Path)
 
 
 def test_an_epsilon_alone_is_met_by_noise() -> None:
-    run = simulate(
-        replace(TESTING, noise_multiplier=None, epsilon=3.0), rounds=2, cohort=fk.Cohort(N, selection="uniform")
-    )
+    settings = replace(TESTING, noise_multiplier=None, epsilon=3.0)
+    run = simulate(settings, rounds=2, cohort=N, selection="uniform")
     said = run.summary()["privacy"]
     assert 2.9 < said["epsilon"] <= 3.0
     assert said["rounds"]["released"] == 2

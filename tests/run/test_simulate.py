@@ -177,13 +177,21 @@ UNTYPED = """
 import sys, numpy as np, fedkin as fk
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
-for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"target": "all"}, {"devices": 1.5},
-                {"clients_per_batch": 2.5}, {"evaluate_every": None}, {"shift": fk.SwapAll}, {"shift": "swap_all"}):
+for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"shift": fk.SwapAll}, {"shift": "swap_all"},
+                {"scoring": {"target": 1}}, {"compute": 2}, {"callbacks": 3}):
     try:
         fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
     except fk.ConfigError as error:
         print(error)
-numbers = {"rounds": np.int64(1), "cohort": np.int64(2), "target": np.float32(0.5), "clients_per_batch": np.int64(2)}
+for make in (lambda: fk.Scoring(target="all"), lambda: fk.Scoring(evaluate_every=None), lambda: fk.Compute(devices=1.5),
+             lambda: fk.Compute(clients_per_batch=2.5)):
+    try:
+        make()
+    except fk.ConfigError as error:
+        print(error)
+scoring = fk.Scoring(target=np.float32(0.5))
+compute = fk.Compute(clients_per_batch=np.int64(2))
+numbers = {"rounds": np.int64(1), "cohort": np.int64(2), "scoring": scoring, "compute": compute}
 print(fk.simulate(fk.FedAvg(), data, model, **numbers, out=sys.argv[1]).summary()["rounds"])
 """
 
@@ -193,14 +201,18 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "run.rounds: expected a valid integer, got 2.5",
-        "run.cohort: expected a valid integer, got True",
+        "cohort.size: expected a valid integer, got True",
         "run.seed: expected a valid integer, got 'x'",
-        "target must be a fraction above 0 and at most 1, got 'all'",
-        "devices must be an integer of at least 1, got 1.5",
-        "clients_per_batch must be an integer of at least 1, got 2.5",
-        "run.evaluate_every: expected a valid integer, got None",
         "shift must be a way in which data shift, such as SwapAll(), got <class 'fedkin.scenarios.swaps.SwapAll'>",
         "shift must be a way in which data shift, such as SwapAll(), got 'swap_all'",
+        "scoring must be made, fk.Scoring(...), got {'target': 1}",
+        "compute must be made, fk.Compute(...), got 2",
+        "callbacks are functions of a round's record, trackers, or names of trackers (tensorboard, mlflow, wandb); "
+        "got 3",
+        "scoring.target: expected a valid number, got 'all'",
+        "scoring.evaluate_every: expected a valid integer, got None",
+        "compute.devices: expected a valid integer, got 1.5",
+        "compute.clients_per_batch: expected a valid integer, got 2.5",
         "1",  # numbers of NumPy's are numbers, and go into a run's folder
     ]
 
@@ -257,8 +269,12 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is named twice"),
         ({"local": fk.LocalTraining(mu=0.1)}, ConfigError, r"local: mu and partial belong to the method"),
         ({"local": fk.LocalTraining(partial=True)}, ConfigError, r"local: mu and partial belong to the method"),
-        ({"target": 7.0}, ConfigError, r"target must be a fraction above 0 and at most 1, got 7"),
-        ({"clients_per_batch": -3}, ConfigError, r"clients_per_batch must be an integer of at least 1, got -3"),
+        ({"target": 7.0}, ConfigError, r"scoring\.target: expected a value less than or equal to 1, got 7"),
+        (
+            {"clients_per_batch": -3},
+            ConfigError,
+            r"compute\.clients_per_batch: .* greater than or equal to 1, got -3",
+        ),
         ({"resume": True, "out": None}, ConfigError, r"resume=True needs out="),
         ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "named twice"),
         ({"rounds": 0}, ConfigError, r"run\.rounds"),

@@ -297,7 +297,7 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> Non
 def test_rounds_must_be_scored(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"run\.(until|patience) needs rounds that are scored.*evaluate_every"):
         said(**options, evaluate_every=0)
-    with pytest.raises(ConfigError, match=r"run\.until: expected a value less than or equal to 1, got 1\.1"):
+    with pytest.raises(ConfigError, match=r"scoring\.until: expected a value less than or equal to 1, got 1\.1"):
         said(until=1.1)
 
 

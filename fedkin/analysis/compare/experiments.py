@@ -12,9 +12,9 @@ from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.records import Record
 from fedkin.run.callbacks import OnRound
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.results import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.simulated_worlds import SimulatedWorlds

@@ -15,16 +15,14 @@ from fedkin.measures.measure import Measure
 from fedkin.reporting.html import comparison_section, similarity_charts
 from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
-from fedkin.reporting.html.client_accuracy import client_accuracy
 from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity_keys
 from fedkin.reporting.html.clustering_table import clustering_table
-from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import Json
-from fedkin.reporting.html.membership_chart import membership_chart
 from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
+from fedkin.reporting.html.run_charts import client_accuracy, communication, membership_chart
 from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.html.verdict import verdict
 from fedkin.run.folder import run_folder

@@ -43,7 +43,7 @@ from fedkin.core.storage import (
     write_atomic,
 )
 from fedkin.core.world import World
-from fedkin.options.journal import JOURNAL, RELEASE, SECRET_SUMS
+from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.data_place import place_of_data
@@ -58,7 +58,8 @@ _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters of a user's own method, modul
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg"))
-_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, JOURNAL, RELEASE, SECRET_SUMS, integrity.SUMS, *_DRAWN, AGAINST)
+_OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
+_OWN = (METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY, *_OF_OPTIONS, integrity.SUMS, *_DRAWN, AGAINST)
 _log = logging.getLogger("fedkin")
 
 

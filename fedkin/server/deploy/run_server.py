@@ -6,41 +6,47 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from fedkin import __version__
 from fedkin.config import own_methods
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig
-from fedkin.core.errors import FedkinError
+from fedkin.core.codec import decode, encode
+from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
+from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.options.base import Option
+from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
+from fedkin.run.folder.lock import lock_file
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.lifecycle import Experiment
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 from fedkin.run.trained.parts import Parts
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
-from fedkin.server.deploy.registry_file import RegistryFile
-from fedkin.server.deploy.run_lock import run_lock
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
+from fedkin.server.node_registry import Memory
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
 from fedkin.tracking.registry import make_trackers
 
+_TIMEOUT = 180.0  # seconds that another server is waited for
+_POLL = 0.5  # seconds between attempts
 _log = logging.getLogger("fedkin")
 _FORMAT = logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S")
 
@@ -226,3 +232,61 @@ def log_to_file(path: Path) -> None:
         return
     handler.setFormatter(_FORMAT)
     log.addHandler(handler)
+
+
+class RegistryFile:
+    """``.NAME.registry`` beside the run folder NAME; it is not read where there is no run yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.path = folder.with_name(f".{folder.name}.registry")
+
+    def save(self, memory: Memory) -> None:
+        """Write the whole registry. Raises StorageError."""
+        with storage_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self.path, encode({}, memory))
+
+    def load(self) -> Memory | None:
+        """What was saved, if a run goes on. Raises CheckpointError where it cannot be read."""
+        if not (self._folder / "checkpoints").exists():
+            return None
+        try:
+            return decode(self.path.read_bytes()).arrays
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.path} cannot be read ({error}); without it, clients that came after the last checkpoint get "
+                "other ids: remove it to go on so"
+            ) from error
+
+
+@contextmanager
+def run_lock(folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL) -> Iterator[None]:
+    """Hold the lock of a run folder; another server that has it is waited for.
+
+    Args:
+        folder: the run folder; the lock is the hidden file ``.NAME.lock`` beside it.
+        timeout: seconds to wait.
+        poll: seconds between attempts.
+
+    Raises:
+        StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot be written.
+    """
+    path = lock_file(folder)
+    lock = FileLock(path, poll_interval=poll)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            _log.warning("another server uses %s; waiting until it ends", folder)
+            try:
+                lock.acquire(timeout=timeout)
+            except Timeout:
+                raise StorageError(f"another server uses {folder}; stop it first (flwr list, flwr stop)") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedkin.reporting.html.client_accuracy import client_accuracy
+from fedkin.reporting.html.run_charts import client_accuracy
 from fedkin.run.results import Run
 from tests.reporting.written_runs import a_run
 

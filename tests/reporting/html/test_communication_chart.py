@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedkin.measures.number_texts import byte_text
-from fedkin.reporting.html.communication_chart import communication
 from fedkin.reporting.html.json_values import POINTS, thinned
+from fedkin.reporting.html.run_charts import communication
 from tests.reporting.written_runs import a_run
 
 

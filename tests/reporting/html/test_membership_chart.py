@@ -10,7 +10,7 @@ import numpy as np
 import fedkin as fk
 from fedkin.core.method import State
 from fedkin.reporting.html.json_values import POINTS
-from fedkin.reporting.html.membership_chart import membership_chart
+from fedkin.reporting.html.run_charts import membership_chart
 from fedkin.run.results import Run
 from tests.reporting.written_runs import a_run
 

@@ -373,7 +373,7 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     before = file.read_bytes()
     again = client_similarity(run)
     assert file.read_bytes() == before and np.array_equal(again.cosines, made.cosines)
-    other = run.config.with_run(seed=1).sections
+    other = run.config.with_run(seed=1)
     assert not np.array_equal(client_similarity(dataclasses.replace(run, config=other)).cosines, made.cosines)
     assert file.read_bytes() != before
     file.write_bytes(b"nonsense")

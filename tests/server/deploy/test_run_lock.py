@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import StorageError
-from fedkin.server.deploy.run_lock import run_lock
+from fedkin.server.deploy.run_server import run_lock
 
 
 def test_another_server_waits_with_a_warning_until_the_first_ends(
