@@ -101,6 +101,8 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
         return {}
     _tell_other_meanings(main, entry, skip)
     values = {key: main[key] for key in main if key in shared and key not in entry and key not in skip}
+    if not values:
+        return {}
     own = {key: value for key, value in entry.items() if key != "label"}
     reason = why_impossible({**own, **values})
     if not reason:

@@ -227,3 +227,19 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
             if len(names) >= 3 and ("Args:" not in doc or any(n not in doc.split("Args:", 1)[1] for n in names)):
                 wrong[name] = names
     assert not wrong
+
+
+def test_the_room_of_a_run_is_small() -> None:
+    """At most 20 files of its own, and at most 8 levels of imports among them and those of its folders."""
+    own = {module for module in FILES if module.startswith("fedkin.run.")}
+    assert sum(package_of(module) == "run" for module in own) <= 20
+
+    def level(module: str) -> int:
+        return 1 + max((level(target) for target in INNER[module] if target in own), default=0)
+
+    assert max(level(module) for module in own) <= 8
+
+
+def test_a_simulation_has_few_arguments() -> None:
+    simulate = next(f for f in functions("fedkin.run.simulate") if f.name == "simulate")
+    assert len(simulate.args.args) + len(simulate.args.kwonlyargs) <= 16
